@@ -23,12 +23,7 @@ RUNS = AnalysisColumn("runs", "runs of the method", "runs", "count")
 
 @dataclass(frozen=True)
 class MethodRuns:
-    """The runs of one method in one setting.
-
-    Args:
-        label: name of the method, unique within the setting.
-        group: the runs (one run per seed) and their common verdict.
-    """
+    """The runs of one method in one setting, one per seed; `label` is unique within the setting."""
 
     label: str
     group: Group
@@ -61,10 +56,11 @@ def trained(report: AuditReport) -> tuple[MethodRuns, ...]:
     trained_groups = [group for group in groups(report) if not group.control]
     labels_and_settings = [(group.runs[0].record.spec.label, group.setting) for group in trained_groups]
     counts = Counter(labels_and_settings)
-    return tuple(
-        MethodRuns(label if counts[label, setting] == 1 else f"{label} [{_digits(group)}]", group)
-        for (label, setting), group in zip(labels_and_settings, trained_groups, strict=True)
-    )
+    methods = []
+    for (label, setting), group in zip(labels_and_settings, trained_groups, strict=True):
+        digits = "" if counts[label, setting] == 1 else f" [{seeds_key(group.runs[0].record.spec)[:6]}]"
+        methods.append(MethodRuns(f"{label}{digits}", group))
+    return tuple(methods)
 
 
 def scalar(name: str) -> Pick:
@@ -76,10 +72,7 @@ def last_site(name: str) -> Pick:
 
 
 def mid_site(name: str) -> Pick:
-    """Return a function that reads a per-site metric at site ⌊L/2⌋ of a run.
-
-    protocol.md requires this site if a metric is reported for only one site.
-    """
+    """Return a function that reads a metric at site ⌊L/2⌋, the one site that protocol.md requires."""
 
     def pick(record: RunRecord) -> Reading:
         row = record.measurements.sites.get(name, ())
@@ -99,11 +92,9 @@ def by_seed(runs: Iterable[RunAudit], quantity: str, pick: Pick) -> dict[int, fl
 
 
 def mean_cell(runs: Sequence[RunAudit], quantity: str, pick: Pick | None = None) -> AnalysisCell:
-    """Return a cell with the mean of a metric over seeds and its 95 % t interval.
+    """Return a cell with the mean of the metric `quantity` over seeds and its 95 % t interval.
 
-    Args:
-        `quantity`: name of the metric; its declaration decides between the arithmetic and the geometric mean.
-        pick: function that reads the metric from a run. By default, the function reads the scalar metric `quantity`.
+    The declaration of the metric decides between the arithmetic and the geometric mean. By default, `pick` reads the scalar metric.
     """
     pick = pick or scalar(quantity)
     readings = [(run, pick(run.record)) for run in runs]
@@ -115,14 +106,10 @@ def mean_cell(runs: Sequence[RunAudit], quantity: str, pick: Pick | None = None)
 
 
 def quantity_column(name: str, quantity: str, unit: str = "", site_text: str = "") -> AnalysisColumn:
-    """Return the column of a metric that is averaged over seeds.
+    """Return the column `name` of a metric that is averaged over seeds.
 
-    The heading is the metric's text in the catalog of metrics. The heading of a geometric mean contains the words `geometric mean`.
-
-    Args:
-        name: key of the column's cells.
-        unit: unit of the numbers; needed only if the catalog contains no unit.
-        site_text: text that is added to the heading, such as `at site 0`.
+    The heading is the metric's text in the catalog of metrics, followed by `site_text`, such as `at site 0`. The heading of a
+    geometric mean contains the words `geometric mean`. The argument `unit` is needed only if the catalog contains no unit.
     """
     metric = quantity_of(quantity)
     text = " ".join(filter(None, (metric.alone or f"{metric.symbol}, {metric.words}", site_text)))
@@ -133,23 +120,15 @@ def quantity_column(name: str, quantity: str, unit: str = "", site_text: str = "
 def estimate(
     mean: float, interval: tuple[float, float] | None, n: int, run_ids: tuple[str, ...], scale: bool = False
 ) -> AnalysisCell:
-    """Return a cell with a mean and its interval.
+    """Return a cell with a mean and its interval (low, high) from the runs `run_ids`.
 
-    Args:
-        interval: low and high end, or None.
-        run_ids: ids of the runs that provided the values.
-        scale: if true, `mean` and `interval` are decimal logarithms, and the cell contains 10^mean and 10^interval.
+    If `scale` is true, `mean` and `interval` are decimal logarithms, and the cell contains 10^mean and 10^interval.
     """
     if scale and abs(mean) > LARGEST_DECADES:
-        return AnalysisCell(
-            Reading(None, f"outside the range of float64: 10 to the power of {mean:.0f}"), run_ids=run_ids, n=n
-        )
+        reading = Reading(None, f"outside the range of float64: 10 to the power of {mean:.0f}")
+        return AnalysisCell(reading, run_ids=run_ids, n=n)
     if scale:
         is_bounded = interval is not None and max(map(abs, interval)) < LARGEST_DECADES
         interval = tuple(10.0**end for end in interval) if is_bounded else None
         mean = 10.0**mean
     return AnalysisCell(Reading.of(mean), run_ids=run_ids, interval=interval, n=n)
-
-
-def _digits(group: Group) -> str:
-    return seeds_key(group.runs[0].record.spec)[:6]

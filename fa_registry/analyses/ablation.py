@@ -24,7 +24,7 @@ from fa_registry.metrics import ACCURACY, TOKEN_LOSS, Headline, headline_of, hea
 from fa_registry.protocol.credit import is_exact
 from fa_registry.protocol.reductions import take
 from fa_registry.protocol.rules import Edition
-from fa_registry.records import CLASSES, AuditReport, Reading, RunAudit, Verdict
+from fa_registry.records import CLASSES, AuditReport, Reading, RunAudit
 
 GAMMA = symbol_of("gamma")  # the main metric and Γ are the instruments that are not rules
 DECISIONS = ("rejects", "cannot judge", "warns", "accepts")  # most severe decision first
@@ -35,11 +35,9 @@ OF_PROTOCOL: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Evidence:
-    """The results of all instruments for one run.
+    """The results of all instruments for one run, and the warned rules: results fail, warn or waived.
 
-    Args:
-        fires: mapping instrument → True if it fires, False if it does not fire, None if this is undetermined.
-        warned: rules whose result is fail, warn or waived.
+    An instrument fires (True), does not fire (False) or is undetermined (None).
     """
 
     fires: Mapping[str, bool | None]
@@ -62,12 +60,11 @@ def _headlines(report: AuditReport) -> tuple[Headline, ...]:
 
 def evidence(run: RunAudit, report: AuditReport, edition: Edition) -> Evidence:
     """Return the result of each instrument for one run."""
-    findings = {finding.rule: finding for finding in run.findings}
+    findings, spec = {finding.rule: finding for finding in run.findings}, run.record.spec
+    data, method = (report.cards.get(key, {}) for key in (f"datasets/{spec.dataset}", f"methods/{spec.method}"))
     fires: dict[str, bool | None] = {
-        _main(_headlines(report)): not_better_than_guessing(
-            run, report.cards.get(f"datasets/{run.record.spec.dataset}", {})
-        ),
-        GAMMA: not_positive(run, report.cards.get(f"methods/{run.record.spec.method}", {})),
+        _main(_headlines(report)): not_better_than_guessing(run, data),
+        GAMMA: not_positive(run, method),
     }
     for rule in edition.rules:
         outcome = findings[rule.code].outcome if rule.code in findings else "not_applicable"
@@ -79,10 +76,7 @@ def evidence(run: RunAudit, report: AuditReport, edition: Edition) -> Evidence:
 def not_better_than_guessing(run: RunAudit, card: Mapping[str, Any]) -> bool | None:
     """Return whether the main metric of a run is not better than that of guessing.
 
-    Guessing reaches the accuracy 1/C or the loss ln V. Return None if the metric or the number of classes is unknown.
-
-    Args:
-        card: card of the data set.
+    Guessing reaches the accuracy 1/C or the loss ln V. Return None if the metric or the data set's number of classes is unknown.
     """
     headline = headline_of(run.record.measurements.scalars)
     value, classes = take(headline.name, "scalar", run.record.measurements)[0].value, card.get("classes")
@@ -94,10 +88,7 @@ def not_better_than_guessing(run: RunAudit, card: Mapping[str, Any]) -> bool | N
 def not_positive(run: RunAudit, card: Mapping[str, Any]) -> bool | None:
     """Return whether the mean Γ of a run over sites 1..L and samples is at most 0.
 
-    Return False if the credit is the gradient by construction, and None if Γ is unknown.
-
-    Args:
-        card: card of the method.
+    Return False if, according to the method's card, the credit is the gradient by construction. Return None if Γ is unknown.
     """
     if is_exact(card):
         return False
@@ -105,32 +96,16 @@ def not_positive(run: RunAudit, card: Mapping[str, Any]) -> bool | None:
     return None if gamma is None else gamma <= 0
 
 
-@dataclass(frozen=True)
-class Decider:
-    """Callable object that returns the decision of a set of instruments on one run.
-
-    The call is `decide(run_evidence, subset)`, where `subset` contains the names of the instruments.
-
-    Args:
-        edition: edition whose rules and `fail_if` lists determine the decision.
-    """
-
-    edition: Edition
-
-    def __call__(self, run_evidence: Evidence, subset: Sequence[str]) -> str:
-        codes_of_rules = {rule.code for rule in self.edition.rules}
-        lists = [*self.edition.fail_if, *((rule.code,) for rule in self.edition.rules if self.edition.strict)]
-        is_rejected = any(run_evidence.fires[name] for name in subset if name not in codes_of_rules)
-        if is_rejected or any(all(code in subset and run_evidence.fires[code] for code in codes) for codes in lists):
-            return "rejects"
-        if any(run_evidence.fires[name] is None for name in subset):
-            return "cannot judge"
-        return "warns" if run_evidence.warned & set(subset) else "accepts"
-
-
-def protocol_decision(verdict: Verdict) -> str:
-    """Return the decision (rejects, warns, …) that corresponds to a verdict."""
-    return OF_PROTOCOL[verdict.outcome]
+def decide(run_evidence: Evidence, subset: Sequence[str], edition: Edition) -> str:
+    """Return the decision of a set of instruments on one run, by the rules and `fail_if` lists of the edition."""
+    codes_of_rules = {rule.code for rule in edition.rules}
+    lists = [*edition.fail_if, *((rule.code,) for rule in edition.rules if edition.strict)]
+    is_rejected = any(run_evidence.fires[name] for name in subset if name not in codes_of_rules)
+    if is_rejected or any(all(code in subset and run_evidence.fires[code] for code in codes) for codes in lists):
+        return "rejects"
+    if any(run_evidence.fires[name] is None for name in subset):
+        return "cannot judge"
+    return "warns" if run_evidence.warned & set(subset) else "accepts"
 
 
 def worst(decisions: Iterable[str]) -> str:
@@ -186,24 +161,25 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
     methods = trained(report)
     headlines = _headlines(report)
     evidence_of = {run.record.run_id: evidence(run, report, edition) for method in methods for run in method.runs}
-    decide = Decider(edition)
-    ladder = _ladder(instruments(edition, headlines))
-    all_sets = _sets(instruments(edition, headlines))
+    names = instruments(edition, headlines)
+    all_sets = ladder = _ladder(names)
+    if len(names) <= MOST:
+        all_sets = [subset for size in range(1, len(names) + 1) for subset in combinations(names, size)]
     columns = _columns(ladder)
-    rows = tuple(_row(method, evidence_of, ladder, decide) for method in methods)
+    rows = tuple(_row(method, evidence_of, ladder, edition) for method in methods)
     tables = (
         AnalysisTable("ablation", "Decision of each set of instruments on each method", columns, rows),
         AnalysisTable(
             "sets",
             "Number of methods and runs that each set of instruments rejects",
             LADDER,
-            tuple(_count(subset, methods, evidence_of, decide) for subset in ladder),
+            tuple(_count(subset, methods, evidence_of, edition) for subset in ladder),
         ),
         AnalysisTable(
             "all",
             "Number of rejections for every possible set of instruments",
             LADDER,
-            tuple(_count(subset, methods, evidence_of, decide) for subset in all_sets),
+            tuple(_count(subset, methods, evidence_of, edition) for subset in all_sets),
             detail=True,
         ),
     )
@@ -216,19 +192,10 @@ def name_of(subset: Sequence[str]) -> str:
 
 
 def _ladder(names: Sequence[str]) -> list[tuple[str, ...]]:
-    """Return sets of instruments, and () for the full protocol.
-
-    The first sets contain one instrument each. The next sets contain the first 2, 3, … instruments. The last element is ().
-    """
+    """Return the sets of one instrument, the sets of the first 2, 3, … instruments, and () for all rules."""
     single_sets = [(name,) for name in names]
     growing_sets = [tuple(names[:count]) for count in range(2, len(names) + 1)]
     return [*single_sets, *growing_sets, ()]
-
-
-def _sets(names: Sequence[str]) -> list[tuple[str, ...]]:
-    if len(names) > MOST:
-        return _ladder(names)
-    return [subset for size in range(1, len(names) + 1) for subset in combinations(names, size)]
 
 
 def _columns(ladder: Iterable[Sequence[str]]) -> tuple[AnalysisColumn, ...]:
@@ -240,29 +207,28 @@ def _columns(ladder: Iterable[Sequence[str]]) -> tuple[AnalysisColumn, ...]:
 
 
 def _row(
-    method: MethodRuns, evidence_of: Mapping[str, Evidence], ladder: Sequence[Sequence[str]], decide: Decider
+    method: MethodRuns, evidence_of: Mapping[str, Evidence], ladder: Sequence[Sequence[str]], edition: Edition
 ) -> dict[str, AnalysisCell]:
     cells = {}
     for subset in ladder:
-        decision_of_run = {run.record.run_id: _decision(run, evidence_of, subset, decide) for run in method.runs}
+        decision_of_run = {run.record.run_id: _decision(run, evidence_of, subset, edition) for run in method.runs}
         worst_decision = worst(decision_of_run.values())
         ids = tuple(run_id for run_id, decision in decision_of_run.items() if decision == worst_decision)
         rejected = sum(decision == "rejects" for decision in decision_of_run.values())
-        cells[name_of(subset)] = AnalysisCell(
-            Reading(float(rejected)), text=worst_decision, run_ids=ids, n=len(decision_of_run)
-        )
+        reading = Reading(float(rejected))
+        cells[name_of(subset)] = AnalysisCell(reading, text=worst_decision, run_ids=ids, n=len(decision_of_run))
     return {**method.cells, **cells}
 
 
-def _decision(run: RunAudit, evidence_of: Mapping[str, Evidence], subset: Sequence[str], decide: Decider) -> str:
-    return decide(evidence_of[run.record.run_id], subset) if subset else protocol_decision(run.verdict)
+def _decision(run: RunAudit, evidence_of: Mapping[str, Evidence], subset: Sequence[str], edition: Edition) -> str:
+    return decide(evidence_of[run.record.run_id], subset, edition) if subset else OF_PROTOCOL[run.verdict.outcome]
 
 
 def _count(
-    subset: Sequence[str], methods: Sequence[MethodRuns], evidence_of: Mapping[str, Evidence], decide: Decider
+    subset: Sequence[str], methods: Sequence[MethodRuns], evidence_of: Mapping[str, Evidence], edition: Edition
 ) -> dict[str, AnalysisCell]:
     by_method = [
-        [(run.record.run_id, _decision(run, evidence_of, subset, decide)) for run in item.runs] for item in methods
+        [(run.record.run_id, _decision(run, evidence_of, subset, edition)) for run in item.runs] for item in methods
     ]
     run_decisions = [pair for pairs in by_method for pair in pairs]
     method_decisions = [worst(decision for _, decision in pairs) for pairs in by_method]

@@ -63,7 +63,10 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
         sites = _sites(method, report.cards.get(f"methods/{method.name}", {}))
         by_site += sites
         rows.append({**method.cells, **_aggregates(method.runs), **_carrier(sites)})
-        by_run += [_by_run(method, run) for run in method.runs]
+        labels = {name: method.cells[name] for name in (METHOD.name, SETTING.name)}
+        for run in method.runs:
+            seed = AnalysisCell(Reading(float(run.record.spec.seed)), run_ids=(run.record.run_id,))
+            by_run.append({**labels, SEED.name: seed, **_aggregates((run,))})
     tables = (
         AnalysisTable("aggregation", f"{GAMMA} of each method in eight aggregates", COLUMNS, tuple(rows)),
         AnalysisTable("runs", "The eight aggregates of each run", BY_RUN, tuple(by_run), detail=True),
@@ -75,36 +78,20 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
 
 def _aggregates(runs: tuple[RunAudit, ...]) -> dict[str, AnalysisCell]:
     cells = {name: mean_cell(runs, f"{PREFIX}{name}") for name in NAMES}
-    return {**cells, "spread": _spread(cells), "ratio": _ratio(cells)}
+    ids = tuple(dict.fromkeys(run_id for cell in cells.values() for run_id in cell.run_ids))
+    readings = [cell.reading for cell in cells.values()]
+    missing = next((reading for reading in readings if reading.value is None), None)
+    spread, ratio = (missing, missing) if missing else _spread_and_ratio([reading.value for reading in readings])
+    return {**cells, "spread": AnalysisCell(spread, run_ids=ids), "ratio": AnalysisCell(ratio, run_ids=ids)}
 
 
-def _spread(cells: dict[str, AnalysisCell]) -> AnalysisCell:
-    values, ids, missing = _known(cells)
-    return AnalysisCell(missing or Reading(max(values) - min(values)), run_ids=ids)
-
-
-def _ratio(cells: dict[str, AnalysisCell]) -> AnalysisCell:
-    values, ids, missing = _known(cells)
-    if missing:
-        return AnalysisCell(missing, run_ids=ids)
+def _spread_and_ratio(values: list[float]) -> tuple[Reading, Reading]:
+    spread = Reading(max(values) - min(values))
     if min(values) <= 0 <= max(values):
         text = "at least one aggregate is 0" if 0.0 in values else "the eight aggregates differ in sign"
-        return AnalysisCell(Reading(None, f"no ratio: {text}"), run_ids=ids)
+        return spread, Reading(None, f"no ratio: {text}")
     sizes = sorted(map(abs, values))
-    return AnalysisCell(Reading.of(sizes[-1] / sizes[0]), run_ids=ids)
-
-
-def _known(cells: dict[str, AnalysisCell]) -> tuple[list[float], tuple[str, ...], Reading | None]:
-    readings = [cells[name].reading for name in NAMES]
-    ids = tuple(dict.fromkeys(run_id for name in NAMES for run_id in cells[name].run_ids))
-    missing = [reading for reading in readings if reading.value is None]
-    return [reading.value for reading in readings if reading.value is not None], ids, missing[0] if missing else None
-
-
-def _by_run(method: MethodRuns, run: RunAudit) -> dict[str, AnalysisCell]:
-    seed = AnalysisCell(Reading(float(run.record.spec.seed)), run_ids=(run.record.run_id,))
-    label_cells = {name: method.cells[name] for name in (METHOD.name, SETTING.name)}
-    return {**label_cells, SEED.name: seed, **_aggregates((run,))}
+    return spread, Reading.of(sizes[-1] / sizes[0])
 
 
 def _sites(method: MethodRuns, card: Mapping[str, Any]) -> list[dict[str, AnalysisCell]]:
@@ -141,17 +128,11 @@ def _carrier(sites: list[dict[str, AnalysisCell]]) -> dict[str, AnalysisCell]:
     counted_rows = [row for row in sites if row["counts"].text == "yes"]
     missing = [row["gamma"] for row in counted_rows if row["gamma"].reading.value is None]
     if missing or not counted_rows:
-        absent = (
-            missing[0].reading
-            if missing
-            else Reading(
-                None, f"no site is counted, because {GAMMA} was not measured or the credit is exact at every site"
-            )
-        )
-        return {
-            "carrier": AnalysisCell(text="N/A"),
-            "share": AnalysisCell(absent, run_ids=missing[0].run_ids if missing else ()),
-        }
+        reason = f"no site is counted, because {GAMMA} was not measured or the credit is exact at every site"
+        absent = AnalysisCell(Reading(None, reason))
+        if missing:
+            absent = AnalysisCell(missing[0].reading, run_ids=missing[0].run_ids)
+        return {"carrier": AnalysisCell(text="N/A"), "share": absent}
     sizes = [abs(row["gamma"].reading.value) for row in counted_rows]
     total, largest = math.fsum(sizes), max(sizes)
     if total == 0:

@@ -195,7 +195,10 @@ class Analyser:
                 f"{edition.name} ({edition.digest[:12]}); judge the records again"
             )
         result = self.answer(report, edition)
-        remarks = (*_emptiness(report), *result.remarks, *report.remarks)
+        remarks = (*result.remarks, *report.remarks)
+        if not any(run.record.spec.control == "none" for run in report.runs):
+            found = f"{len(report.runs)}, only controls"
+            remarks = (f"no trained method among the runs ({found}), so there is nothing to analyse", *remarks)
         return Analysis(
             name=self.name,
             title=self.title,
@@ -207,12 +210,6 @@ class Analyser:
             remarks=remarks,
             excluded=report.excluded,
         )
-
-
-def _emptiness(report: AuditReport) -> tuple[str, ...]:
-    if any(run.record.spec.control == "none" for run in report.runs):
-        return ()
-    return (f"no trained method among the runs ({len(report.runs)}, only controls), so there is nothing to analyse",)
 
 
 __getattr__ = aliases(__name__)

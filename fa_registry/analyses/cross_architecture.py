@@ -125,19 +125,15 @@ def _row(method: MethodRuns, controls: Mapping[str, RunRecord]) -> dict[str, Ana
 
 def _method(label: str, entries: Sequence[tuple[MethodRuns, Mapping[str, AnalysisCell]]]) -> dict[str, AnalysisCell]:
     margins = [row["margin"].reading.value for _, row in entries if row["margin"].reading.value is not None]
-    settings_by_outcome = {
-        outcome: ", ".join(
-            method.group.setting or _network(method) for method, _ in entries if method.group.verdict.outcome == outcome
-        )
-        for outcome in ("pass", "fail")
-    }
+    settings = [(one.group.verdict.outcome, one.group.setting or _network(one)) for one, _ in entries]
+    passes, fails = (", ".join(name for found, name in settings if found == outcome) for outcome in ("pass", "fail"))
     return {
         METHOD.name: AnalysisCell(text=label),
         "architectures": AnalysisCell(Reading(float(len({_network(method) for method, _ in entries})))),
         "above": AnalysisCell(Reading(float(sum(value > 0 for value in margins)))),
         "settings": AnalysisCell(Reading(float(len(margins)))),
-        "passes": AnalysisCell(text=settings_by_outcome["pass"] or "nowhere"),
-        "fails": AnalysisCell(text=settings_by_outcome["fail"] or "nowhere"),
+        "passes": AnalysisCell(text=passes or "nowhere"),
+        "fails": AnalysisCell(text=fails or "nowhere"),
     }
 
 

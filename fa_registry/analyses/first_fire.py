@@ -114,17 +114,11 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
 
 
 def fire(rule: Rule, run: RunAudit) -> Fire:
-    """Return the epoch at which a rule first fires on a run.
-
-    If there is no such epoch, the result states that the rule never fires, or why the epoch is unknown.
-    """
+    """Return the epoch at which a rule first fires on a run, or why there is no epoch or it is unknown."""
     if rule.judge != LIMIT or rule.reference:
         comparison = AT_THE_END.get(rule.judge, "the rule compares the run with other results")
-        return Fire(
-            run,
-            Reading(None, f"{comparison}; this comparison is made only at the end of training"),
-            "unknown",
-        )
+        reason = f"{comparison}; this comparison is made only at the end of training"
+        return Fire(run, Reading(None, reason), "unknown")
     lines = [run.record.trajectory.get(trajectory(condition.quantity, condition.take)) for condition in rule.conditions]
     if not lines[0]:
         return Fire(run, Reading(None, f"{rule.quantity} was not recorded at each epoch"), "unknown")
@@ -135,11 +129,8 @@ def fire(rule: Rule, run: RunAudit) -> Fire:
         return Fire(run, Reading(float(epoch)), "fires", open=any(index < epoch for index in undecided))
     if undecided:
         share = f"{len(undecided)} of {len(lines[0])} epochs"
-        return Fire(
-            run,
-            Reading(None, f"it is not known whether the rule fires in {share}: {next(iter(undecided.values()))}"),
-            "unknown",
-        )
+        reason = f"it is not known whether the rule fires in {share}: {next(iter(undecided.values()))}"
+        return Fire(run, Reading(None, reason), "unknown")
     return Fire(run, Reading(None, f"the rule never fires in {len(lines[0]) - 1} epochs"), "never")
 
 

@@ -149,9 +149,8 @@ def _gain(runs: Runs, baseline_runs: Runs) -> AnalysisCell:
     common = accuracies.keys() & baseline.keys()
     ids = tuple(run.record.run_id for run in (*baseline_runs, *runs) if run.record.spec.seed in common)
     if not common:
-        return AnalysisCell(
-            Reading(None, "no run with the same seed and without trained blocks: neither ladder_0 nor frozen")
-        )
+        reason = "no run with the same seed and without trained blocks: neither ladder_0 nor frozen"
+        return AnalysisCell(Reading(None, reason))
     pairs = ({seed: 100 * values[seed] for seed in common} for values in (accuracies, baseline))
     difference = paired_difference(*pairs)
     interval = (difference.interval.low, difference.interval.high) if difference.interval else None
@@ -186,18 +185,14 @@ def _depth(
 
 
 def silence(analysis: Analysis) -> str:
-    """Return the reason why the analysis has no result; empty if there is a result.
+    """Return the reason why the analysis has no result, or "".
 
-    There is a result if some runs train only some of their blocks. There is also a result if a method was run with at least two
-    numbers of blocks.
+    There is a result if some runs train only some of their blocks, or if a method was run with at least two numbers of blocks.
     """
     depths = Counter((row["method"].text, row["setting"].text) for row in analysis.rows)
-    has_depths = max(depths.values(), default=0) > 2 or analysis.table("depth").rows
-    return (
-        ""
-        if has_depths
-        else "no run trains only the last K blocks (control ladder_K), and no method was run with two numbers of blocks"
-    )
+    if max(depths.values(), default=0) > 2 or analysis.table("depth").rows:
+        return ""
+    return "no run trains only the last K blocks (control ladder_K), and no method was run with two numbers of blocks"
 
 
 PLUGIN = Analyser(

@@ -43,14 +43,9 @@ from fa_registry.statistics.samples import LARGEST
 
 @dataclass(frozen=True)
 class SweepColumn:
-    """A metric that the penalty sweep compares.
+    """A metric (its name in the catalog) that the penalty sweep compares, its column, and its reader.
 
     Values of a metric on a ratio scale are compared by their ratio; other values are compared by their difference.
-
-    Args:
-        name: name of the metric in the catalog of metrics.
-        column: column of the metric in the tables.
-        pick: function that reads the metric from a run.
     """
 
     name: str
@@ -132,10 +127,7 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
 
 
 def sweeps(report: AuditReport) -> tuple[tuple[MethodRuns, ...], ...]:
-    """Return groups of methods that differ only in λ, each sorted by λ.
-
-    A method that was run with only one λ forms a group without other methods.
-    """
+    """Return groups of methods that differ only in λ, each sorted by λ; a group may have only one λ."""
     sweeps_by_key: dict[str, list[MethodRuns]] = {}
     for method in trained(report):
         spec = dataclasses.replace(method.runs[0].record.spec, penalty=0.0)
@@ -161,23 +153,16 @@ def _named(method: MethodRuns) -> dict[str, AnalysisCell]:
 
 
 def _differences(method: MethodRuns, baseline: MethodRuns) -> dict[str, AnalysisCell]:
-    accuracy = QUANTITIES[0]
-    cells = {item.column.name: _difference(method, baseline, item) for item in QUANTITIES}
+    accuracy, outcome = QUANTITIES[0], "no common seed"
+    values, baseline_values = (by_seed(item.runs, accuracy.name, accuracy.pick) for item in (method, baseline))
+    if values.keys() & baseline_values.keys():
+        outcome = compare(values, baseline_values).outcome
     return {
         **_named(method),
         "baseline": AnalysisCell(Reading(_strength(baseline)), run_ids=baseline.cells[METHOD.name].run_ids),
-        "accuracy_outcome": AnalysisCell(
-            text=_outcome(*(by_seed(item.runs, accuracy.name, accuracy.pick) for item in (method, baseline)))
-        ),
-        **cells,
+        "accuracy_outcome": AnalysisCell(text=OUTCOMES.get(outcome, outcome)),
+        **{item.column.name: _difference(method, baseline, item) for item in QUANTITIES},
     }
-
-
-def _outcome(method_values: dict[int, float], baseline_values: dict[int, float]) -> str:
-    if not method_values.keys() & baseline_values.keys():
-        return "no common seed"
-    outcome = compare(method_values, baseline_values).outcome
-    return OUTCOMES.get(outcome, outcome)
 
 
 def _difference(method: MethodRuns, baseline: MethodRuns, metric: SweepColumn) -> AnalysisCell:
@@ -197,10 +182,8 @@ def _difference(method: MethodRuns, baseline: MethodRuns, metric: SweepColumn) -
         return AnalysisCell(missing or Reading(None, "no common seed"), run_ids=tuple(readings))
     values = [values_by_seed[seed] for values_by_seed in (method_values, baseline_values) for seed in common]
     if (metric.scale and min(values) <= 0) or (not metric.scale and max(map(abs, values)) > LARGEST):
-        return AnalysisCell(
-            Reading(None, f"no difference can be computed for values between {min(values):.3g} and {max(values):.3g}"),
-            run_ids=ids,
-        )
+        reason = f"no difference can be computed for values between {min(values):.3g} and {max(values):.3g}"
+        return AnalysisCell(Reading(None, reason), run_ids=ids)
     factor = 100 if metric.column.kind == "pct" else 1
     method_values, baseline_values = (
         {seed: math.log10(values_by_seed[seed]) if metric.scale else factor * values_by_seed[seed] for seed in common}

@@ -111,10 +111,8 @@ def _tightest(judged_units: Iterable[JudgedUnit], threshold: float, side: int, l
     """Return the nearest threshold on one side at which the verdict of a run or of a group changes."""
     edges: dict[int, ThresholdEdge] = {}  # index of a unit → its edge
     nearest_value = math.inf
-    for start, index, unit in sorted(
-        ((_start(unit, threshold, side), position, unit) for position, unit in enumerate(judged_units)),
-        key=lambda one: one[:2],
-    ):
+    starts = ((_start(unit, threshold, side), position, unit) for position, unit in enumerate(judged_units))
+    for start, index, unit in sorted(starts, key=lambda one: one[:2]):
         if start > nearest_value:  # every edge of this unit is farther than a known edge
             break
         candidate = edge(unit, threshold, side, label)
@@ -166,9 +164,8 @@ def _changed(threshold_edge: ThresholdEdge) -> list[str]:
 def _end(threshold_edge: ThresholdEdge | None, absent: str, name: str) -> AnalysisCell:
     if threshold_edge is None:
         return AnalysisCell(Reading(None, absent.format("lower" if name == "low" else "upper")))
-    return AnalysisCell(
-        Reading(threshold_edge.value), run_ids=tuple(change.run.record.run_id for change in threshold_edge.changes)
-    )
+    ids = tuple(change.run.record.run_id for change in threshold_edge.changes)
+    return AnalysisCell(Reading(threshold_edge.value), run_ids=ids)
 
 
 def _observed(name: str, quantity: str, judged_units: Iterable[JudgedUnit]) -> list[dict[str, AnalysisCell]]:
@@ -187,17 +184,9 @@ def _observed(name: str, quantity: str, judged_units: Iterable[JudgedUnit]) -> l
     return rows
 
 
-# Runs are judged again with one changed threshold, to find the thresholds at which verdicts change.
-
-
 @dataclass(frozen=True)
 class RuleLimit:
-    """One threshold of an edition.
-
-    Args:
-        name: name by which the user can override the threshold, for example `D1` or `D2.gain`.
-        condition: part of the rule that compares one metric with the threshold.
-    """
+    """One threshold of an edition, which the user overrides by its name, for example `D1` or `D2.gain`."""
 
     name: str
     rule: Rule
@@ -210,12 +199,7 @@ class RuleLimit:
 
 @dataclass(frozen=True)
 class VerdictChange:
-    """A run whose verdict differs between two thresholds.
-
-    Args:
-        before: label of the verdict at the threshold of the edition.
-        after: label of the verdict at the other threshold.
-    """
+    """A run whose verdict label differs between the threshold of the edition and another threshold."""
 
     method: MethodRuns
     run: RunAudit
@@ -225,12 +209,9 @@ class VerdictChange:
 
 @dataclass(frozen=True)
 class ThresholdEdge:
-    """One end of a range of thresholds. No verdict changes within this range.
+    """One end of a range of thresholds within which no verdict changes.
 
-    Args:
-        value: the observed value at this end of the range.
-        included: whether `value` itself is in the range.
-        changes: verdicts that change if the threshold is beyond this end of the range.
+    The observed value at this end may be included in the range. The changes occur beyond this end.
     """
 
     value: float
@@ -240,13 +221,9 @@ class ThresholdEdge:
 
 @dataclass(frozen=True)
 class JudgedUnit:
-    """Runs that a rule judges together.
+    """Runs that a rule judges together: all runs of a method for the mean over seeds, else one run.
 
-    If the rule judges the mean over seeds, a unit is all runs of a method. Otherwise, a unit is one run.
-
-    Args:
-        `control_records`: mapping run id of a control → record of the control. The runs are compared with these controls.
-        limit: the threshold that is changed.
+    The runs are compared with the controls in `control_records`, whose keys are run ids. `limit` is the threshold that is changed.
     """
 
     method: MethodRuns
@@ -270,9 +247,8 @@ class JudgedUnit:
         reading = take(condition.quantity, condition.take, first.record.measurements)[0]
         if not rule.reference or condition.quantity != rule.quantity:
             return (reading,)
-        last_block = last_block_controls(self.control_records.values()).get(
-            (first.record.spec.setting.identity, first.record.spec.seed)
-        )
+        key = (first.record.spec.setting.identity, first.record.spec.seed)
+        last_block = last_block_controls(self.control_records.values()).get(key)
         case = RunWithControl(first.record, self.control_records.get(first.frozen_run_id), last_block=last_block)
         reference = case.reference(rule.reference).reading
         for operand in (reading, reference):
@@ -286,27 +262,18 @@ class JudgedUnit:
         return tuple(sorted({reading.value for reading in self.shown if reading.value is not None}))
 
     def verdicts(self, threshold: float) -> tuple[Verdict, ...]:
-        """Return one verdict per run at another threshold.
-
-        The result is cached, because the search for changed labels and the search for changed outcomes use the same verdicts.
-        """
-        if threshold not in self._kept:
-            self._kept[threshold] = self._judged(threshold)
-        return self._kept[threshold]
-
-    def _judged(self, threshold: float) -> tuple[Verdict, ...]:
-        """Return one verdict per run at another threshold. The findings of all other rules stay unchanged."""
-        rule = self.limit.rule
-        single_rule_edition = dataclasses.replace(self.edition, rules=(rule,), fail_if=(), strict=False)
+        """Return one verdict per run at another threshold, from a cache that both searches for changes use."""
+        if threshold in self._kept:
+            return self._kept[threshold]
+        single_rule_edition = dataclasses.replace(self.edition, rules=(self.limit.rule,), fail_if=(), strict=False)
         edition = overridden(single_rule_edition, {self.limit.name: threshold})
-        records = [
-            dataclasses.replace(run.record, trajectory={}) for run in self.runs
-        ]  # the verdict does not depend on values by epoch
+        # the verdict does not depend on values by epoch, and the findings of all other rules stay unchanged
+        records = [dataclasses.replace(run.record, trajectory={}) for run in self.runs]
         interim_analyses = {seeds_key(run.record.spec): self._finding(run).look for run in self.runs}
-        audits = judge_all((*records, *self.control_records.values()), edition, interim_analyses=interim_analyses)[
-            : len(records)
-        ]
-        return tuple(self._verdict(run, audit.findings[0]) for run, audit in zip(self.runs, audits, strict=True))
+        audits = judge_all((*records, *self.control_records.values()), edition, interim_analyses=interim_analyses)
+        judged = zip(self.runs, audits, strict=False)  # the audits of the controls are last
+        self._kept[threshold] = tuple(self._verdict(run, audit.findings[0]) for run, audit in judged)
+        return self._kept[threshold]
 
     def _finding(self, run: RunAudit) -> Finding:
         return next(finding for finding in run.findings if finding.rule == self.limit.rule.code)
@@ -320,21 +287,14 @@ class JudgedUnit:
 def limits(edition: Edition) -> Iterator[RuleLimit]:
     """Yield every threshold of the edition that can be overridden, rule by rule."""
     for rule in edition.rules:
-        first_condition, *further_conditions = rule.conditions
-        other_conditions = {
-            condition.quantity: condition for condition in further_conditions if condition.quantity != rule.quantity
-        }
-        yield RuleLimit(f"{rule.code}.{rule.quantity}" if further_conditions else rule.code, rule, first_condition)
-        yield from (
-            RuleLimit(f"{rule.code}.{quantity}", rule, condition) for quantity, condition in other_conditions.items()
-        )
+        first, *further = rule.conditions
+        others = {condition.quantity: condition for condition in further if condition.quantity != rule.quantity}
+        yield RuleLimit(f"{rule.code}.{rule.quantity}" if further else rule.code, rule, first)
+        yield from (RuleLimit(f"{rule.code}.{quantity}", rule, condition) for quantity, condition in others.items())
 
 
 def units(report: AuditReport, edition: Edition, limit: RuleLimit) -> tuple[JudgedUnit, ...]:
-    """Group the runs of a report into units that the rule of the threshold judges together.
-
-    Controls are not included, because they are not judged.
-    """
+    """Group the runs of a report, without controls, into units that the rule of the limit judges together."""
     records = {run.record.run_id: run.record for run in report.runs}
     judged_units = []
     for method in trained(report):
@@ -348,16 +308,10 @@ def units(report: AuditReport, edition: Edition, limit: RuleLimit) -> tuple[Judg
 
 
 def edge(unit: JudgedUnit, start: float, side: int, label: bool) -> ThresholdEdge | None:
-    """Return the threshold nearest to `start` at which a verdict of the unit changes.
+    """Return the threshold nearest to `start` at which a verdict of the unit changes, or None.
 
-    The result is None if no verdict changes on the searched side.
-
-    Args:
-        unit: runs that the rule of the threshold judges together.
-        start: threshold of the edition.
-        side: −1 to search below `start`, +1 to search above `start`.
-        label: if true, any change of the verdict's label counts, including a change of the flags in the label. If false, only a
-            change of the outcome (pass, warn, fail, incomplete) counts.
+    The side −1 searches below `start`, the threshold of the edition, and +1 above. If `label` is true, any change of the verdict's
+    label counts, including a change of its flags. Otherwise, only a change of the outcome (pass, warn, fail, incomplete) counts.
     """
     if not unit.limit.rule.gating:  # the verdict does not depend on this rule
         return None

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fa_registry.protocol.builtin_editions import describe_edition
-from fa_registry.records import AuditReport, EditionReference, Finding, RunAudit
+from fa_registry.records import AuditReport, Finding, RunAudit
 
 SOFTWARE = "fa_registry"
 OURS = re.compile(r"\b(this project|fa_registry)\b")
@@ -53,9 +53,7 @@ class Bibliography:
 def bibliography(runs: Sequence[RunAudit], findings: Sequence[Finding], report: AuditReport) -> Bibliography:
     """Return the entries that a form about one method in one setting must cite.
 
-    Args:
-        findings: The findings of all editions that judged the runs.
-        report: The report, which contains the plug-in cards and the editions.
+    The findings are those of all editions that judged the runs. The report contains the plug-in cards and the editions.
     """
     spec = runs[0].record.spec
     cited_parts = [
@@ -68,7 +66,8 @@ def bibliography(runs: Sequence[RunAudit], findings: Sequence[Finding], report: 
     for part, key in cited_parts:
         gathered.card(part, report.cards.get(key))
     for edition in (report.edition, *(opinion.edition for opinion in report.opinions)):
-        gathered.description(f"edition {describe_edition(edition)}", edition.source, _key(edition))
+        key = "edition-" + re.sub(r"[^a-z0-9]+", "-", edition.name.lower()).strip("-")
+        gathered.description(f"edition {describe_edition(edition)}", edition.source, key)
     gathered.entry(SOFTWARE, gathered.software, "this registry and its reports")
     return Bibliography(gathered.citations(), tuple(gathered.uncited))
 
@@ -98,10 +97,7 @@ class _Gathered:
             self.uncited.append(f"the card of {what} has no citation")
 
     def description(self, what: str, source: str, key: str) -> None:
-        """Add the arXiv papers and this software if `source` names them.
-
-        If `source` names no paper and not this software, add the text of `source` as an entry.
-        """
+        """Add the arXiv papers and this software if `source` names them; otherwise add the text of `source`."""
         use = f"{what}: {source}"
         numbers = dict.fromkeys(ARXIV.findall(source))
         for number in numbers:
@@ -123,10 +119,7 @@ class _Gathered:
 
 
 def entries_of(bibtex: str) -> Iterator[tuple[str, str]]:
-    """Yield (key, text) of every entry in a BibTeX text.
-
-    A text without an entry becomes the note of one @misc entry.
-    """
+    """Yield (key, text) of each BibTeX entry; a text without an entry becomes the note of one @misc entry."""
     starts = list(ENTRY.finditer(bibtex))
     if not starts:
         key = re.sub(r"[^a-z0-9]+", "-", bibtex.lower()).strip("-")[:40]
@@ -151,10 +144,7 @@ def _called(name: str, text: str) -> str:
 
 
 def _in_text(key: str, source: str) -> str:
-    """Return a @misc entry whose note is the source.
-
-    BibTeX styles sort entries without an author by the field `key`.
-    """
+    """Return a @misc entry with a note; BibTeX styles sort entries without an author by the field `key`."""
     text = SPECIAL.sub(ESCAPED, UNSAFE.sub("", source))
     return f"@misc{{{key},\n  key={{{key}}},\n  note={{{text}}}\n}}"
 
@@ -167,10 +157,7 @@ def _arxiv(number: str) -> str:
 
 
 def _software(runs: Sequence[RunAudit]) -> str:
-    """Return the @misc entry of this software with the recorded versions.
-
-    Plain BibTeX styles do not support @software.
-    """
+    """Return the @misc entry of this software and its versions; plain BibTeX styles reject @software."""
     origins = [run.record.provenance for run in runs]
     recorded = ((origin.get("versions") or {}).get(SOFTWARE) or origin.get(SOFTWARE) for origin in origins)
     versions = dict.fromkeys(map(str, filter(None, recorded)))
@@ -180,7 +167,3 @@ def _software(runs: Sequence[RunAudit]) -> str:
         f"@misc{{{SOFTWARE},\n  title={{{title}}},\n  author={{{{The fa\\_registry maintainers}}}},\n"
         f"  howpublished={{Software{SPECIAL.sub(ESCAPED, UNSAFE.sub('', version))}}}\n}}"
     )
-
-
-def _key(edition: EditionReference) -> str:
-    return "edition-" + re.sub(r"[^a-z0-9]+", "-", edition.name.lower()).strip("-")

@@ -29,7 +29,6 @@ from fa_registry.protocol.last_block import STATE as LAST_BLOCK
 from fa_registry.protocol.rule_evaluation import AT_CHANCE
 from fa_registry.protocol.verdict import is_intact
 from fa_registry.records import Exclusion, Finding, Reading, RunAudit
-from fa_registry.reporting.claim_keys import KEYS, WEIGHT, claim
 from fa_registry.reporting.claims_depth import cleared_text, depth_claims, is_above_frozen, sampled
 from fa_registry.reporting.claims_gamma import THE_GRADIENT, gamma_claims
 from fa_registry.reporting.claims_reference import (
@@ -39,12 +38,15 @@ from fa_registry.reporting.claims_reference import (
     GAMMA,
     GRADIENTS,
     HIGH,
+    KEYS,
     NOISY,
     NOT_SPECIFIC,
     SINCE,
     TOO_SMALL,
     UNDERCUT,
+    WEIGHT,
     author_stated_runs,
+    claim,
     has_gamma,
     listed,
     observed_text,
@@ -116,11 +118,8 @@ def _with_seeds(one: Claim, judged: Sequence[RunAudit]) -> Claim:
 def gamma_answer(runs: Sequence[RunAudit], cards: Mapping[str, Any]) -> str:
     """Return the kind of the claim about Γ, or an empty string if there is no such claim.
 
-    The kind is `partly` if Γ may be claimed at some sites and may not be claimed at other sites.
-
-    Args:
-        runs: The judged runs of one method in one setting.
-        cards: The cards of the report.
+    The kind is `partly` if Γ may be claimed at some sites and may not be claimed at other sites. The runs are the judged runs of
+    one method in one setting.
     """
     card = cards.get(f"methods/{runs[0].record.spec.method}", {})
     found = claims(runs, card=card)
@@ -186,10 +185,7 @@ def _trained_blocks(runs: Sequence[RunAudit]) -> tuple[str, str]:
 
 
 def _without_gamma(run: RunAudit) -> RunAudit:
-    """Return a copy of the run without its headline Γ.
-
-    The Γ of an exact method is always 1, up to rounding.
-    """
+    """Return a copy of the run without its headline Γ; Γ of an exact method is always 1, up to rounding."""
     measured = run.record.measurements
     if scalar_metric(run.record, HEADLINE_GAMMA).value is None:
         return run
@@ -258,24 +254,16 @@ def _state_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     failed = [run for run in runs if run.record.status == "failed"]
     incomplete = [run for run in runs if run.verdict.outcome == "incomplete" and run not in failed]
     if diverged:
-        yield claim(
-            "diverged",
-            "Training diverged. The metrics describe a broken run, so they support no claim about the method",
-            diverged,
-        )
+        text = "Training diverged. The metrics describe a broken run, so they support no claim about the method"
+        yield claim("diverged", text, diverged)
     if failed:
         yield claim("failed", "The run broke off, so no claim about this run is allowed", failed)
     if incomplete:
-        missing_text = "; ".join(dict.fromkeys(finding.sentence for run in incomplete for finding in _missing(run)))
-        yield claim(
-            "incomplete",
-            f"The protocol could not be completed ({missing_text or 'a rule was not judged'})",
-            incomplete,
-        )
-
-
-def _missing(run: RunAudit) -> Iterator[Finding]:
-    return (finding for finding in run.findings if finding.gating and finding.outcome in ("not_applicable", "error"))
+        findings = (finding for run in incomplete for finding in run.findings if finding.gating)
+        missing = (finding.sentence for finding in findings if finding.outcome in ("not_applicable", "error"))
+        missing_text = "; ".join(dict.fromkeys(missing))
+        text = f"The protocol could not be completed ({missing_text or 'a rule was not judged'})"
+        yield claim("incomplete", text, incomplete)
 
 
 def _waiver_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
@@ -287,11 +275,8 @@ def _waiver_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
                 detail = finding.detail + author_stated_runs([run], (finding.quantity,))
                 waived.setdefault((rule_text, detail), []).append(run)
     for (rule_text, detail), touched in waived.items():
-        yield claim(
-            "waived",
-            f"{rule_text} is waived. The finding remains valid, but it does not count in the verdict: {detail}",
-            touched,
-        )
+        text = f"{rule_text} is waived. The finding remains valid, but it does not count in the verdict: {detail}"
+        yield claim("waived", text, touched)
 
 
 def exclusion_claim(excluded: Sequence[Exclusion]) -> Claim:
@@ -299,18 +284,15 @@ def exclusion_claim(excluded: Sequence[Exclusion]) -> Claim:
     seeds = [f"seed {exclusion.spec.seed}" for exclusion in excluded if exclusion.spec]
     unknown = len(excluded) - len(seeds)
     seeds_text = ", ".join([*seeds, *([f"{unknown} without a known seed"] if unknown else [])])
-    is_single = len(excluded) == 1
-    count, them = (
-        ("One selected run was", "this run") if is_single else (f"{len(excluded)} selected runs were", "these runs")
-    )
+    count, them = f"{len(excluded)} selected runs were", "these runs"
+    if len(excluded) == 1:
+        count, them = "One selected run was", "this run"
     text = f"{count} not judged ({seeds_text}). No claim is allowed about {them}"
     ids = tuple(exclusion.run_id for exclusion in excluded if exclusion.run_id)
     return Claim(KEYS["not judged"], f"{text}. All other claims are about the judged seeds only.", ids, "not judged")
 
 
 # Claims from states that no other claim covers. Every finding becomes a sentence, also if an edition renames the state.
-
-
 SILENT = ("skipped", "waived", "not_applicable", "error")  # waivers and incompleteness have separate claims
 CLEAR = 10.0  # gradient norm / floor; at a smaller ratio, the gradient of the next seed may be below the floor
 OF_GAMMA = ("reference", "stability")  # subjects whose claims describe the reference gradient of Γ
@@ -324,10 +306,7 @@ ELSEWHERE = {  # subject → states that the other modules of claims cover
 
 
 def state_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
-    """Yield a claim for each state of a rule (such as OK) that no other claim covers.
-
-    Each claim is about all runs for which the rule found this state.
-    """
+    """Yield a claim about all runs with the same state of a rule, such as OK, that no other claim covers."""
     groups: dict[tuple, list[tuple[RunAudit, Finding]]] = {}
     for run in runs:
         for finding in run.findings:
@@ -337,9 +316,8 @@ def state_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
                 variant = (subject in OF_GAMMA and _compares(run), subject == "reference" and _is_clear(run, finding))
                 make_text = TEXT.get((subject, observed_text(finding)), _in_general)
                 make_text = make_text if _means(make_text, finding) else _in_general
-                groups.setdefault(
-                    (make_text, observed_text(finding), finding.outcome, finding.rule, variant), []
-                ).append((run, finding))
+                key = (make_text, observed_text(finding), finding.outcome, finding.rule, variant)
+                groups.setdefault(key, []).append((run, finding))
     for (make_text, *_), reported in groups.items():
         touched, findings = [run for run, _ in reported], [reported_finding for _, reported_finding in reported]
         yield claim(*make_text(touched, findings), touched)
@@ -403,31 +381,18 @@ def _has_reference(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tup
     gamma_note = f"; {GAMMA} compares the credit with a gradient that has nearly vanished" if _compares(runs[0]) else ""
     near = bool(times) and min(times) < CLEAR
     height = f"{'only ' * near}{_range(times)} times its floor" if times else "above its floor"
-    share = _gain_text(runs, findings[0], gain, "and" if near else "but")
+    share, limit = f"and its {GAIN} is {gain or 'not known'}", _gain_limit(findings[0])
+    gains = [reading.value for run in runs if (reading := last_site(run.record, "gain")).value]
+    if gains and limit is not None and max(gains) < limit:
+        below = _range([limit / value for value in gains])
+        share = f"{'and' if near else 'but'} its {GAIN} ({gain}) is {below} times below the healthy {compact(limit)}"
     return "reference near its floor", f"The reference gradient is {height}, {share}{gamma_note}"
 
 
-def _gain_text(runs: Sequence[RunAudit], finding: Finding, gain: str, conjunction: str) -> str:
-    """Return a clause about the gain, which compares a gain below its limit with this limit."""
-    limit = _gain_limit(finding)
-    gains = [reading.value for run in runs if (reading := last_site(run.record, "gain")).value]
-    if not gains:
-        return f"and its {GAIN} is {gain or 'not known'}"
-    if limit is None or max(gains) >= limit:
-        return f"and its {GAIN} is {gain}"
-    below = _range([limit / value for value in gains])
-    return f"{conjunction} its {GAIN} ({gain}) is {below} times below the healthy {compact(limit)}"
-
-
 def _is_clear(run: RunAudit, finding: Finding) -> bool:
-    times = _times_floor(finding)
-    return times is not None and times >= CLEAR and _has_gain(run, finding)
-
-
-def _has_gain(run: RunAudit, finding: Finding) -> bool:
-    limit = _gain_limit(finding)
-    gain = last_site(run.record, "gain").value
-    return limit is None or (gain is not None and gain >= limit)
+    times, limit, gain = _times_floor(finding), _gain_limit(finding), last_site(run.record, "gain").value
+    has_gain = limit is None or (gain is not None and gain >= limit)
+    return times is not None and times >= CLEAR and has_gain
 
 
 def _gain_limit(finding: Finding) -> float | None:
@@ -447,12 +412,9 @@ def _range(values: Sequence[float]) -> str:
 
 def _clears(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tuple[str, str]:
     finding = findings[0]
-    is_strict = finding.threshold is not None and finding.threshold > 0
-    text = (
-        f"The trained blocks beat frozen random blocks by the margin that {finding.rule} requires"
-        if is_strict
-        else f"The trained blocks are not worse than frozen random blocks by more than {finding.rule} allows"
-    )
+    text = f"The trained blocks are not worse than frozen random blocks by more than {finding.rule} allows"
+    if finding.threshold is not None and finding.threshold > 0:
+        text = f"The trained blocks beat frozen random blocks by the margin that {finding.rule} requires"
     text = f"{text}. This rule judges each seed separately, uses no interval and supports no claim over seeds"
     return "passes alone", text
 
@@ -461,11 +423,9 @@ def _high_stability(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tu
     value = value_range(runs, lambda run: scalar_metric(run.record, "stability_mid"), "cos")
     cosine_text = f", mean cosine {value}" if value else ""
     observation = f"gradients of disjoint batches have the same direction at the middle site{cosine_text}"
-    if not any(has_gamma(run) for run in runs):
-        return (
-            "stability high",
-            f"The gradients are not evidence that is specific to each batch, because {observation}",
-        )
+    if not any(map(has_gamma, runs)):
+        text = f"The gradients are not evidence that is specific to each batch, because {observation}"
+        return "stability high", text
     return "stability high", (
         f"{GAMMA} must not be interpreted as specific to each batch, because {observation}. It is possible that the credit "
         "is aligned only with this shared direction"
@@ -485,16 +445,11 @@ def _low_stability(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tup
 
 
 def _sites_above(runs: Sequence[RunAudit], limit: float | None) -> str:
-    """Return the sites whose cross-batch stability is above the limit.
-
-    Example: `site 0 (seed 42); sites 0, 1 (seeds 123, 456)`.
-    """
+    """Return the sites with a stability above the limit: `site 0 (seed 42); sites 0, 1 (seeds 123, 456)`."""
     seeds_by_sites: dict[tuple[int, ...], list[int]] = {}
     for run in runs if limit is not None else ():
-        row = site_row(run.record, "stability")
-        if above := tuple(
-            site for site, reading in enumerate(row) if reading.value is not None and reading.value > limit
-        ):
+        values = [reading.value for reading in site_row(run.record, "stability")]
+        if above := tuple(site for site, value in enumerate(values) if value is not None and value > limit):
             seeds_by_sites.setdefault(above, []).append(run.record.spec.seed)
     return "; ".join(f"{listed('site', sites)} ({listed('seed', seeds)})" for sites, seeds in seeds_by_sites.items())
 
@@ -505,15 +460,10 @@ def _in_general(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tuple[
     word = f" ({finding.state})" if finding.state else ""
     if finding.outcome == "pass":
         return "other passes", f"The requirement of {finding.rule} {finding.title} is met{word}: {finding.sentence}"
+    subject = f"may be based on {quantity_of(finding.quantity).label}{word}: {finding.sentence}"
     if finding.outcome == "warn":
-        return (
-            "other warns",
-            f"No conclusion may be based on {quantity_of(finding.quantity).label}{word}: {finding.sentence}",
-        )
-    return (
-        "other fails",
-        f"No claim may be based on {quantity_of(finding.quantity).label}{word}: {finding.sentence}",
-    )
+        return "other warns", f"No conclusion {subject}"
+    return "other fails", f"No claim {subject}"
 
 
 def _collapse_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:

@@ -25,13 +25,13 @@ from fa_registry.protocol.last_block import STATE as LAST_BLOCK
 from fa_registry.protocol.last_block import TEXT as LAST_BLOCK_WORDS
 from fa_registry.protocol.rule_evaluation import AT_CHANCE
 from fa_registry.records import Finding, RunAudit
-from fa_registry.reporting.claim_keys import claim
-from fa_registry.reporting.claims_reference import UNDERCUT, author_stated_runs, finding_with, with_state
+from fa_registry.reporting.claims_reference import UNDERCUT, author_stated_runs, claim, finding_with, with_state
 from fa_registry.reporting.report_values import scalar_metric
 from fa_registry.reporting.text.filters import KINDS, between, ci, compact, num, pct
 from fa_registry.reporting.view_models import Claim
 from fa_registry.statistics import CONFIDENCE, level_text, seeds_to_plan, wilson_interval
 from fa_registry.statistics.intervals import MOST_SEEDS, POWER
+from fa_registry.statistics.over_seeds import OverSeeds
 from fa_registry.statistics.samples import quantile
 
 DEPTH = SUBJECTS["depth"]
@@ -72,18 +72,16 @@ def depth_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
 
 
 def cleared_text(runs: Sequence[RunAudit]) -> str:
-    """Return a text about a margin over the frozen control that is above its limit.
+    """Return a text about a margin above its limit, such as `; the margin is +33.2 pp, …`, or "".
 
     Only complete runs whose rule estimates the margin over several seeds count.
-
-    Returns:
-        For example `; the margin is +33.2 pp, …`, or an empty string if there is no such run.
     """
     clears = _clear(runs)
     if not clears:
         return ""
     finding = finding_with(clears[0], "CLEARS", quantities=DEPTH)
-    over = [run for run in clears if _reference_id(run) not in ("", run.frozen_run_id)]
+    references = ((run, finding_with(run, "CLEARS", quantities=DEPTH).reference_run_id) for run in clears)
+    over = [run for run, reference_id in references if reference_id not in ("", run.frozen_run_id)]
     reference_text = (
         f"; the trained blocks were compared with the {_headline(clears[0]).symbol} {LAST_BLOCK_WORDS}, because the last block "
         "learns from the exact gradient"
@@ -114,19 +112,17 @@ def _limit(finding: Finding) -> str:
     return f"{compact(finding.threshold)} {_judged(finding).unit}"
 
 
-def _reference_id(run: RunAudit) -> str:
-    return finding_with(run, "CLEARS", quantities=DEPTH).reference_run_id
-
-
 def _clear(runs: Sequence[RunAudit]) -> list[RunAudit]:
-    return [run for run in with_state(runs, "CLEARS", quantities=DEPTH) if _over_seeds(run) and _is_whole(run)]
+    complete = (run for run in runs if run.record.status == "complete")
+    found = ((run, finding_with(run, "CLEARS", quantities=DEPTH)) for run in complete)
+    return [run for run, finding in found if finding and finding.interval is not None]
 
 
 def is_above_frozen(run: RunAudit) -> bool:
     """Return whether a passed rule requires that the run is better than frozen blocks.
 
-    The lower end of the rule's interval must be above 0. If the rule has no interval, its limit must be above 0. Return False
-    if the edition skips the comparison with the frozen control.
+    The lower end of the rule's interval must be above 0. If the rule has no interval, its limit must be above 0. Return False if
+    the edition skips the comparison with the frozen control.
     """
     passed = [finding for finding in run.findings if finding.quantity in DEPTH and finding.outcome == "pass"]
     return bool(passed) and all(
@@ -136,12 +132,9 @@ def is_above_frozen(run: RunAudit) -> bool:
 
 
 def seeds_needed(finding: Finding) -> int | None:
-    """Return how many new seeds would decide the comparison with power POWER.
+    """Return how many new seeds would decide the comparison with power POWER, or None without an interval.
 
-    The calculation assumes the mean and the spread of this finding.
-
-    Returns:
-        None if the finding has no interval, or if the study would need more than MOST_SEEDS seeds.
+    The calculation assumes the mean and the spread of this finding. Return None too if more than MOST_SEEDS seeds are needed.
     """
     if finding.interval is None or finding.threshold is None or finding.observed.value is None or finding.seeds < 2:
         return None
@@ -158,13 +151,10 @@ def _undercut(finding: Finding, runs: Sequence[RunAudit]) -> str:
     answer = "Depth helps by less than required" if low > 0 else "Depth is not shown to help"
     if high < 0:
         answer = "Depth does not help"
-    accuracy = over_seeds(
-        ((run.record.spec.seed, scalar_metric(run.record, ACCURACY.name)) for run in runs), ACCURACY.name
-    ).mean.value
+    accuracy = _accuracy(runs).mean.value
     both = ""
-    of_frozen = all(
-        finding_with(run, UNDERCUT, quantities=DEPTH).reference_run_id in ("", run.frozen_run_id) for run in runs
-    )
+    references = ((run, finding_with(run, UNDERCUT, quantities=DEPTH).reference_run_id) for run in runs)
+    of_frozen = all(reference_id in ("", run.frozen_run_id) for run, reference_id in references)
     if accuracy is not None and finding.quantity == ACCURACY.margin and finding.seeds == len(runs) and of_frozen:
         frozen = accuracy - finding.observed.value / 100
         both = f"the {ACCURACY.symbol} is {pct(accuracy)}, that of the frozen control is {pct(frozen)}; "
@@ -174,31 +164,23 @@ def _undercut(finding: Finding, runs: Sequence[RunAudit]) -> str:
     )
 
 
-def _cleared(finding: Finding) -> tuple[str, str]:
-    """Return the tuple (key, text) about a margin above its limit.
+def _accuracy(runs: Sequence[RunAudit]) -> OverSeeds:
+    readings = ((run.record.spec.seed, scalar_metric(run.record, ACCURACY.name)) for run in runs)
+    return over_seeds(readings, ACCURACY.name)
 
-    If the limit is below 0, the trained blocks may still be worse than frozen blocks.
-    """
+
+def _cleared(finding: Finding) -> tuple[str, str]:
+    """Return (key, text) of a margin above its limit; below a limit of less than 0, blocks may be worse."""
     low, high = finding.interval
     if low > 0:
         return "beats frozen", "The trained blocks beat frozen random blocks"
     if high < 0:
-        return (
-            "within limit",
-            "The trained blocks are worse than frozen random blocks, but by no more than the limit allows",
-        )
+        text = "The trained blocks are worse than frozen random blocks, but by no more than the limit allows"
+        return "within limit", text
     return "within limit", (
         "The trained blocks are not worse than frozen random blocks by more than the limit allows, but it is not shown that the "
         "trained blocks are better"
     )
-
-
-def _is_whole(run: RunAudit) -> bool:
-    return run.record.status == "complete"
-
-
-def _over_seeds(run: RunAudit) -> bool:
-    return finding_with(run, "CLEARS", quantities=DEPTH).interval is not None
 
 
 def _interval(finding: Finding) -> str:
@@ -294,8 +276,6 @@ def _provisional(finding: Finding) -> str:
 
 
 # The size of the test set limits the precision: with 360 images, the error is ± 2 or 3 pp for any number of seeds.
-
-
 TEST_SAMPLES = "test_samples"  # key of the recorded convention that contains the size of the test set
 
 
@@ -328,12 +308,9 @@ class Sampling:
 def sampling(runs: Sequence[RunAudit]) -> Sampling | None:
     """Return the mean accuracy with its intervals over seeds and test samples.
 
-    Returns:
-        None if a run has no accuracy or did not record the size of its test set, or if the sizes differ.
+    Return None if a run has no accuracy or did not record the size of its test set, or if the sizes differ.
     """
-    accuracy = over_seeds(
-        ((run.record.spec.seed, scalar_metric(run.record, ACCURACY.name)) for run in runs), ACCURACY.name
-    )
+    accuracy = _accuracy(runs)
     sizes = {run.record.measurements.conventions.get(TEST_SAMPLES) for run in runs}
     size = sizes.pop() if len(sizes) == 1 else None
     if accuracy.n < accuracy.of or not accuracy.n or not isinstance(size, int) or size < 1:
@@ -343,11 +320,7 @@ def sampling(runs: Sequence[RunAudit]) -> Sampling | None:
 
 
 def sampled(runs: Sequence[RunAudit]) -> str:
-    """Return a sentence about the accuracy and its two intervals.
-
-    Returns:
-        For example `. The accuracy is 93.1 %, …`, or an empty string if the intervals are not known.
-    """
+    """Return the accuracy with its intervals as `. The accuracy is 93.1 %, …`, or "" if they are unknown."""
     estimate = sampling(runs)
     if estimate is None:
         return ""
@@ -360,20 +333,12 @@ def sampled(runs: Sequence[RunAudit]) -> str:
 
 
 def nearest_limit_text(runs: Sequence[RunAudit], finding: Finding) -> str:
-    """Return a warning if the distance from the margin to its limit is less than the sampling error.
+    """Return a warning if the margin is closer to its limit than the sampling error, or "" otherwise.
 
-    The sampling error is half the width of Wilson's interval of the accuracy.
-
-    Returns:
-        An empty string if the distance is at least the sampling error, or if the sampling error is not known.
+    The sampling error is half the width of Wilson's interval of the accuracy; it may be unknown.
     """
     estimate = sampling(runs)
-    if (
-        estimate is None
-        or finding.quantity != ACCURACY.margin
-        or finding.threshold is None
-        or finding.observed.value is None
-    ):
+    if estimate is None or finding.quantity != ACCURACY.margin or None in (finding.threshold, finding.observed.value):
         return ""
     distance = abs(finding.observed.value - finding.threshold)
     if distance >= estimate.half:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from fa_registry.metrics import HEADLINE_GAMMA, SUBJECTS, over_seeds
 from fa_registry.protocol.evidence_rules import TITLES
 from fa_registry.records import Finding, RunAudit
-from fa_registry.reporting.claim_keys import claim
 from fa_registry.reporting.claims_reference import (
     AT_FLOOR,
     EXPLODED,
@@ -17,6 +16,7 @@ from fa_registry.reporting.claims_reference import (
     NOT_SPECIFIC,
     TOO_SMALL,
     UNDERCUT,
+    claim,
     finding_with,
     has_gamma,
     is_gradient,
@@ -25,6 +25,7 @@ from fa_registry.reporting.claims_reference import (
     value_range,
     with_state,
 )
+from fa_registry.reporting.labels import join_with_and
 from fa_registry.reporting.report_values import scalar_metric, site_row
 from fa_registry.reporting.text.filters import KINDS, between
 from fa_registry.reporting.view_models import Claim
@@ -42,12 +43,7 @@ THE_GRADIENT = f"the credit is the gradient itself at every site, so {GAMMA} = 1
 
 @dataclass(frozen=True)
 class Sites:
-    """Sites of a run that have a Γ and a p-value, grouped by whether Γ is above the null.
-
-    Args:
-        above: Sites whose Γ is above the null.
-        reached: The other sites: too many fresh draws of the feedback give a Γ that is at least as large as the measured Γ.
-    """
+    """Sites of a run with a Γ and a p-value: Γ is above the null, or too many fresh draws reach this Γ."""
 
     above: tuple[int, ...]
     reached: tuple[int, ...]
@@ -60,9 +56,7 @@ class Sites:
 def gamma_claims(runs: Sequence[RunAudit], has_reference: bool = True) -> Iterator[Claim]:
     """Yield one claim about the runs with Γ, and claims about the runs without Γ.
 
-    Args:
-        runs: All runs of the method.
-        has_reference: Whether the card of the method names a direction with which Γ compares the credit.
+    The argument `has_reference` states whether the card of the method names a direction with which Γ compares the credit.
     """
     for reason, without_gamma in _grouped((run for run in runs if not has_gamma(run)), _absence).items():
         if reason == THE_GRADIENT or not has_reference:
@@ -70,11 +64,9 @@ def gamma_claims(runs: Sequence[RunAudit], has_reference: bool = True) -> Iterat
         else:
             yield claim("no gamma", f"There is no metric of alignment: {reason}", without_gamma)
     with_gamma = [run for run in runs if has_gamma(run)]
-    if not with_gamma:
-        return
-    by_site = tuple(_site_claims(runs, with_gamma))
+    by_site = tuple(_site_claims(runs, with_gamma)) if with_gamma else ()
     yield from by_site
-    if not by_site and (answer := _answer(runs, with_gamma)):
+    if with_gamma and not by_site and (answer := _answer(runs, with_gamma)):
         yield claim(*answer, with_gamma)
 
 
@@ -111,12 +103,7 @@ def _site_claims(runs: Sequence[RunAudit], with_gamma: Sequence[RunAudit]) -> It
 
 
 def _answer(runs: Sequence[RunAudit], with_gamma: Sequence[RunAudit]) -> tuple[str, str] | None:
-    """Return the tuple (key, text) of the claim about Γ; the text must be true for the worst seed.
-
-    Args:
-        runs: All runs of the method.
-        with_gamma: The runs that have a Γ.
-    """
+    """Return (key, text) of the claim about Γ; the text must be true for the worst of all `runs`."""
     complete = [run for run in with_gamma if run.record.status == "complete"]
     reason = _taken_back(runs)
     null_text = _null_text(complete, not reason, all(map(_allows_comparison, runs)))
@@ -153,10 +140,7 @@ def _answer(runs: Sequence[RunAudit], with_gamma: Sequence[RunAudit]) -> tuple[s
 
 
 def _size(runs: Sequence[RunAudit]) -> str:
-    """Return the mean Γ over sites 1..L as text.
-
-    Example: `Γ = .16, 95 % interval .15 to .17 over 3 seeds,`.
-    """
+    """Return the mean Γ over sites 1..L: `Γ = .16, 95 % interval .15 to .17 over 3 seeds,`."""
     gamma = _gamma_over_seeds(runs)
     level = f", {level_text(CONFIDENCE)} interval"
     interval = f"{level} {between(gamma.interval, 'cos')} over {gamma.n} seeds," if gamma.interval else ""
@@ -164,9 +148,8 @@ def _size(runs: Sequence[RunAudit]) -> str:
 
 
 def _gamma_over_seeds(runs: Sequence[RunAudit]) -> OverSeeds:
-    return over_seeds(
-        ((run.record.spec.seed, scalar_metric(run.record, HEADLINE_GAMMA)) for run in runs), HEADLINE_GAMMA
-    )
+    readings = ((run.record.spec.seed, scalar_metric(run.record, HEADLINE_GAMMA)) for run in runs)
+    return over_seeds(readings, HEADLINE_GAMMA)
 
 
 def _too_small(runs: Sequence[RunAudit]) -> str:
@@ -187,11 +170,8 @@ def _least_gamma(finding: Finding) -> float | None:
     """Return the smallest Γ that the rule accepts, or None if the rule does not limit Γ."""
     if finding.quantity == HEADLINE_GAMMA and finding.crossed == "below":
         return finding.threshold
-    is_credit = finding.quantity == "gamma_null_p"
-    return next(
-        (condition.threshold for condition in finding.further if is_credit and condition.quantity == HEADLINE_GAMMA),
-        None,
-    )
+    further = finding.further if finding.quantity == "gamma_null_p" else ()
+    return next((condition.threshold for condition in further if condition.quantity == HEADLINE_GAMMA), None)
 
 
 def _taken_back(runs: Sequence[RunAudit]) -> str:
@@ -200,6 +180,7 @@ def _taken_back(runs: Sequence[RunAudit]) -> str:
     Possible reasons are a failed verdict, an exploded stream, and a reference gradient that is noisy or at its floor.
     """
     exploded = with_state(runs, EXPLODED, quantities=SUBJECTS["scale"])
+    undercut = with_state(runs, UNDERCUT, quantities=SUBJECTS["depth"])
     floor, noisy = (with_state(runs, state, quantities=SUBJECTS["reference"]) for state in (AT_FLOOR, NOISY))
     failed = [run for run in runs if run.verdict.outcome == "fail"]
     if not (failed or exploded or floor or noisy):
@@ -209,23 +190,20 @@ def _taken_back(runs: Sequence[RunAudit]) -> str:
         ("the stream explodes", exploded),
         ("the reference gradient is at its floor", floor),
         ("the reference gradient is numerical noise", noisy),
-        (
-            "the trained blocks do not beat frozen random blocks by the required margin",
-            with_state(runs, UNDERCUT, quantities=SUBJECTS["depth"]),
-        ),
+        ("the trained blocks do not beat frozen random blocks by the required margin", undercut),
     )
     reported = [(text, touched) for text, touched in causes if touched]
     reported = reported or [(f"its verdict is {failed[0].verdict.label}", failed)]
     texts = [f"{description}{_of_seeds(touched, runs)}" for description, touched in reported]
-    return " and ".join(filter(None, (", ".join(texts[:-1]), texts[-1])))
+    return join_with_and(texts)
 
 
 def _of_seeds(touched: Sequence[RunAudit], runs: Sequence[RunAudit]) -> str:
-    return f" ({listed('seed', _seeds(touched))})" if len(touched) < len(runs) else ""
+    return f" ({_seeds(touched)})" if len(touched) < len(runs) else ""
 
 
-def _seeds(runs: Sequence[RunAudit]) -> list[int]:
-    return [run.record.spec.seed for run in runs]
+def _seeds(runs: Sequence[RunAudit]) -> str:
+    return listed("seed", [run.record.spec.seed for run in runs])
 
 
 def _grouped(runs: Iterable[RunAudit], reason: Callable) -> dict:
@@ -281,12 +259,11 @@ def _sites(run: RunAudit) -> Sites:
     return Sites(tuple(above), tuple(site for site in p_by_site if site not in above))
 
 
-def _null_text(complete_runs: Sequence[RunAudit], with_failing_sites: bool, is_allowed: bool = False) -> str:
+def _null_text(complete_runs: Sequence[RunAudit], with_failing_sites: bool, is_allowed: bool) -> str:
     """Return a sentence about the sites whose Γ exceeds the Γ of fresh draws, or "".
 
-    Args:
-        with_failing_sites: Whether the sentence also lists the other sites.
-        is_allowed: Whether the comparison may be reported although Γ may not be claimed.
+    The sentence lists the other sites only if `with_failing_sites` is true. If `is_allowed` is true, the comparison may be reported
+    although Γ may not be claimed.
     """
     # The groups also depend on the state, because seeds without ranks all have the same (empty) set of sites.
     groups = _grouped(with_state(complete_runs, *JUDGED), lambda run: (bool(with_state([run], SPECIFIC)), _sites(run)))
@@ -294,7 +271,7 @@ def _null_text(complete_runs: Sequence[RunAudit], with_failing_sites: bool, is_a
         return ""
     name_seeds = len(groups) > 1 or len(next(iter(groups.values()))) < len(complete_runs)
     reported = [
-        _where_above(sites, runs, with_failing_sites) + (f" in {listed('seed', _seeds(runs))}" if name_seeds else "")
+        _where_above(sites, runs, with_failing_sites) + (f" in {_seeds(runs)}" if name_seeds else "")
         for (_, sites), runs in groups.items()
     ]
     ranked = [(sites, runs) for (_, sites), runs in groups.items() if sites.count]
@@ -357,21 +334,16 @@ def _draws(run: RunAudit) -> object:
 def _reached(runs: Sequence[RunAudit], sites: Sites) -> str:
     draws = set(map(_draws, runs))
     ranks = [site_row(run.record, "gamma_null_p")[site].value for run in runs for site in sites.reached]
-    observed_values = [finding_with(run, *JUDGED).observed.value for run in runs]
-    return count_draws_reaching(
-        ranks or [value for value in observed_values if value is not None], draws.pop() if len(draws) == 1 else None
-    )
+    observed_values = (finding_with(run, *JUDGED).observed.value for run in runs)
+    ranks = ranks or [value for value in observed_values if value is not None]
+    return count_draws_reaching(ranks, draws.pop() if len(draws) == 1 else None)
 
 
 def count_draws_reaching(ranks: Sequence[float], draws: object) -> str:
-    """Return a text with the number of fresh draws that reach the observed Γ.
+    """Return how many fresh draws reach the observed Γ, for example `1 of 20 fresh draws reach this Γ`.
 
-    Args:
-        ranks: One or more p-values; for several p-values, the text contains a range of numbers.
-        draws: The recorded number of draws of the null.
-
-    Returns:
-        For example `1 of 20 fresh draws reach this Γ`; the text has no count if `draws` is not an integer.
+    For several p-values, the text contains a range of numbers. The text has no count if `draws`, the recorded number of draws of
+    the null, is not an integer.
     """
     if not isinstance(draws, int) or not ranks:
         return f"the record does not state how many fresh draws reach this {GAMMA}"

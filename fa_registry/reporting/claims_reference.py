@@ -1,4 +1,4 @@
-"""Claims about the scale and the reference gradient, and functions that all claims use."""
+"""Keys of all claims, functions that all claims use, and claims about scale and reference gradient."""
 
 from __future__ import annotations
 
@@ -8,11 +8,88 @@ from types import MappingProxyType
 from fa_registry.metrics import HEADLINE_GAMMA, SUBJECTS, headline_of, label_of, symbol_of
 from fa_registry.protocol.edition_schema import REFERENCE_METRICS
 from fa_registry.records import Finding, Reading, RunAudit
-from fa_registry.reporting.claim_keys import claim
 from fa_registry.reporting.report_values import last_site, scalar_metric, site_row
 from fa_registry.reporting.text.filters import KINDS, at_least, compact
 from fa_registry.reporting.view_models import Claim
 
+# Key of every claim → its kind, in the order of a form: claims that invalidate the other claims; the pass; claims about Γ, which
+# readers look for first; claims about depth, scale and reference; other restrictions; and notes on how to read a metric.
+KEYS: Mapping[str, str] = MappingProxyType(
+    {
+        "differs from its seal": "open",
+        "method fails": "not",
+        "other code": "open",
+        "diverged": "not",
+        "failed": "open",
+        "incomplete": "open",
+        "near backpropagation": "not",
+        "answers looked up": "not",
+        "own task": "not",
+        "test in train": "not",
+        "not sealed": "open",
+        "adopted": "open",
+        "superseded": "open",
+        "trained depth": "may",
+        "trained part": "may",
+        "passes without depth": "open",
+        "aligned by feedback": "may",
+        "aligned, null unknown": "may",
+        "specific": "may",
+        "not aligned": "not",
+        "not specific": "not",
+        "too small": "not",
+        "null unknown": "open",
+        "no evidence": "open",
+        "no gamma": "open",
+        "carried by one end": "not",
+        "undercut": "not",
+        "at chance": "not",
+        "stated": "open",
+        "last block": "open",
+        "undecided": "open",
+        "provisional": "open",
+        "beats frozen": "may",
+        "exploded": "not",
+        "at floor": "not",
+        "noisy": "not",
+        "stability high": "not",
+        "other fails": "not",
+        "other warns": "open",
+        "method not measured": "open",
+        "waived": "open",
+        "not judged": "open",
+        "one seed": "open",
+        "within limit": "note",
+        "passes alone": "note",
+        "converged": "note",
+        "explained": "note",
+        "gamma not applicable": "note",
+        "keeps scale": "note",
+        "reference clear": "note",
+        "reference near its floor": "note",
+        "stability low": "note",
+        "other passes": "note",
+    }
+)
+WEIGHT: Mapping[str, int] = MappingProxyType({key: place for place, key in enumerate(KEYS)})
+# Topic → keys of the claims that a form labels with this topic.
+TOPICS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "Depth": (
+            *("trained depth", "trained part", "passes without depth", "undercut", "at chance", "stated", "last block"),
+            *("undecided", "provisional", "beats frozen", "within limit"),
+        ),
+        "Scale": ("exploded", "explained", "keeps scale"),
+        "Reference": (
+            *("at floor", "noisy", "converged", "reference clear", "reference near its floor"),
+            *("stability high", "stability low"),
+        ),
+        symbol_of("gamma"): (
+            *("aligned by feedback", "aligned, null unknown", "specific", "not aligned", "not specific", "too small"),
+            *("null unknown", "no evidence", "no gamma", "gamma not applicable", "carried by one end"),
+        ),
+    }
+)
 EXPLODED, AT_FLOOR, NOISY, UNDERCUT = "EXPLODED", "AT FLOOR", "NOISY", "UNDERCUT"
 NOT_SPECIFIC, TOO_SMALL, HIGH = "NOT SPECIFIC", "TOO SMALL", "HIGH"
 PER_BLOCK, SINCE = ("growth", "growth_max"), ("growth_init", "growth_init_max")
@@ -38,28 +115,27 @@ GAMMA, GAIN, FIDELITY = map(symbol_of, ("gamma", "gain", "fidelity"))
 GRADIENT = 1 - 1e-6  # a credit with at least this Γ is the gradient itself (angle below 0.1°)
 
 
-def has_gamma(run: RunAudit) -> bool:
-    """Return whether Γ of the run can be interpreted as alignment.
+def claim(key: str, text: str, touched: Sequence[RunAudit]) -> Claim:
+    """Return one claim about the runs `touched`; `text` is a sentence without its final full stop."""
+    topic = next((topic for topic, keys in TOPICS.items() if key in keys), "")
+    return Claim(KEYS[key], f"{text}.", tuple(run.record.run_id for run in touched), key, topic)
 
-    The run must have a value of Γ, and its credit must not be the gradient itself.
-    """
+
+def has_gamma(run: RunAudit) -> bool:
+    """Return whether the run has a Γ that can be interpreted as alignment: the credit is not the gradient."""
     return scalar_metric(run.record, HEADLINE_GAMMA).value is not None and not is_gradient(run)
 
 
 def is_gradient(run: RunAudit) -> bool:
-    """Return whether the measured credit is the gradient at every site.
-
-    Such a run shows no learned alignment.
-    """
+    """Return whether the measured credit is the gradient at every site, which shows no learned alignment."""
     row = site_row(run.record, "gamma")
     return bool(row) and all(reading.value is not None and reading.value >= GRADIENT for reading in row)
 
 
 def passes(run: RunAudit) -> bool:
     """Return whether the run passes every gating rule without a waiver."""
-    return run.verdict.outcome == "pass" and not any(
-        finding.gating and finding.outcome == "waived" for finding in run.findings
-    )
+    is_waived = any(finding.gating and finding.outcome == "waived" for finding in run.findings)
+    return run.verdict.outcome == "pass" and not is_waived
 
 
 def author_stated_runs(runs: Iterable[RunAudit], quantities: Sequence[str]) -> str:
@@ -75,46 +151,26 @@ def author_stated_runs(runs: Iterable[RunAudit], quantities: Sequence[str]) -> s
 
 
 def observed_text(finding: Finding) -> str:
-    """Return the built-in name of the state that a rule found.
-
-    If the report contains no built-in name, as in reports of older releases, return the name that the edition uses.
-    """
+    """Return the built-in name of the state that a rule found, or the edition's name in an older report."""
     guarded = CALLED.get((finding.guard.quantity, finding.guard.crossed)) if finding.guard else None
     return guarded or CALLED.get((finding.quantity, finding.crossed)) or finding.state
 
 
 def with_state(runs: Iterable[RunAudit], *states: str, quantities: Sequence[str] = ()) -> list[RunAudit]:
-    """Return the runs that have a finding in one of the states.
-
-    If `quantities` is not empty, only findings about these metrics count.
-    """
+    """Return the runs that have a finding in one of the states, about one of the metrics if any are given."""
     return [run for run in runs if finding_with(run, *states, quantities=quantities)]
 
 
 def finding_with(run: RunAudit, *states: str, quantities: Sequence[str] = ()) -> Finding | None:
-    """Return the first finding that has one of the states, or None.
-
-    If `quantities` is not empty, only findings about these metrics count.
-    """
-    return next(
-        (
-            finding
-            for finding in run.findings
-            if observed_text(finding) in states and (not quantities or finding.quantity in quantities)
-        ),
-        None,
-    )
+    """Return the first finding in one of the states, about one of the metrics if any are given, or None."""
+    about = (finding for finding in run.findings if not quantities or finding.quantity in quantities)
+    return next((finding for finding in about if observed_text(finding) in states), None)
 
 
 def value_range(runs: Iterable[RunAudit], get_reading: Callable[[RunAudit], Reading], kind: str) -> str:
-    """Return the range of a metric over several runs as text.
+    """Return the range of a metric over several runs, such as `3.0` or `3.0 to 4.2`, or "" without value.
 
-    Args:
-        get_reading: Function that reads the metric from a run.
-        kind: Number format, a key of filters.KINDS.
-
-    Returns:
-        For example `3.0` or `3.0 to 4.2`, or an empty string if no run has a value.
+    The number format `kind` is a key of filters.KINDS.
     """
     values = sorted(reading.value for reading in map(get_reading, runs) if reading.value is not None)
     if not values:
@@ -140,11 +196,10 @@ def reference_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     scale = with_state(runs, EXPLODED, quantities=SUBJECTS["scale"])
     floor = with_state(runs, AT_FLOOR, quantities=SUBJECTS["reference"])
     exploded_at_floor = [run for run in scale if run in floor]
-    yield from _floor_claims(runs, exploded_at_floor, "the stream explodes and the reference gradient is at its floor")
-    yield from _floor_claims(
-        runs, [run for run in floor if run not in exploded_at_floor], "the reference gradient is at its floor"
-    )
-    yield from _explanations(runs, [run for run in floor if _has_grown(run) and _is_exact([run])])
+    at_floor_only = [run for run in floor if run not in exploded_at_floor]
+    yield from _floor_claims(exploded_at_floor, "the stream explodes and the reference gradient is at its floor")
+    yield from _floor_claims(at_floor_only, "the reference gradient is at its floor")
+    yield from _explanations([run for run in floor if _has_grown(run) and _is_exact([run])])
     exploded_only = [run for run in scale if run not in exploded_at_floor]
     if exploded_only:
         yield claim("exploded", _exploded_text(exploded_only), exploded_only)
@@ -173,11 +228,7 @@ def scale_text(
     names: Sequence[str] = tuple(STARTS),
     limits: Mapping[str, float] = MappingProxyType({}),
 ) -> str:
-    """Return the known growth values of the stream as text, with their limits.
-
-    Returns:
-        For example `; the largest growth in one block is 1.5`, or an empty string if no growth is known.
-    """
+    """Return the known growth values with their limits: `; the largest growth in one block is 1.5`, or ""."""
     growths = []
     for name in names:
         suffix = " in one block" if name in PER_BLOCK else ""
@@ -187,17 +238,15 @@ def scale_text(
     return f"; {' and '.join(growths)}" if growths else ""
 
 
-def _floor_claims(runs: Sequence[RunAudit], touched: Sequence[RunAudit], reason: str) -> Iterator[Claim]:
+def _floor_claims(touched: Sequence[RunAudit], reason: str) -> Iterator[Claim]:
     if touched:
-        tiny = (
-            f"; the gradient is tiny but exact, with {FIDELITY} of at least {at_least(_fidelity(touched))}"
-            if _is_exact(touched)
-            else ""
-        )
-        yield claim("at floor", f"No credit may be judged with this reference gradient: {reason}{tiny}", touched)
+        text = f"No credit may be judged with this reference gradient: {reason}"
+        if _is_exact(touched):
+            text += f"; the gradient is tiny but exact, with {FIDELITY} of at least {at_least(_fidelity(touched))}"
+        yield claim("at floor", text, touched)
 
 
-def _explanations(runs: Sequence[RunAudit], touched: Sequence[RunAudit]) -> Iterator[Claim]:
+def _explanations(touched: Sequence[RunAudit]) -> Iterator[Claim]:
     """Explain to newcomers why a reference gradient can be tiny but exact."""
     if not touched:
         return
@@ -245,12 +294,8 @@ def _noisy(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     if touched:
         fidelity = value_range(touched, lambda run: last_site(run.record, "fidelity"), "exact")
         cosine_text = f" (cosine {fidelity})" if fidelity else ""
-        yield claim(
-            "noisy",
-            "The reference gradient is numerical noise: single and double precision compute different directions"
-            f"{cosine_text}, and a cosine with noise does not show alignment",
-            touched,
-        )
+        text = "The reference gradient is numerical noise: single and double precision compute different directions"
+        yield claim("noisy", f"{text}{cosine_text}, and a cosine with noise does not show alignment", touched)
 
 
 def _is_exact(runs: Sequence[RunAudit]) -> bool:

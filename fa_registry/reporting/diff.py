@@ -37,21 +37,12 @@ COMPARED_APART = ("run_id", "measurements")  # fields of a record that `_record_
 EDITION = ("name", "title", "source", "digest")  # compared fields of an edition's reference
 REFERENCE = ("reference", "title", "digest", "remarks")  # compared fields of a reproduction
 IDS = ("run_id", "reference_run_id")  # fields of a finding that contain run ids
-TEXTS = (
-    "title",
-    "required",
-    "sentence",
-    "limit",
-    "basis",
-)  # fields of a finding that another release may word differently
+TEXTS = ("title", "required", "sentence", "limit", "basis")  # that another release may word differently
 NO_NUMBER = {False: Reading(None, "missing"), True: Reading(None, NOT_FINITE)}
 LONGEST = 200  # maximum number of characters of a value that is printed in full
 Pair = tuple[RunAudit, RunAudit]  # the same run in A and in B
 Opinions = Mapping[str, tuple[Mapping[str, Judgement], ...]]  # further edition → in A and in B: run id → its judgement
 Findings = tuple[Finding | None, Finding | None]  # the findings of one rule on one run, in A and in B
-
-
-# The records: what `fa-registry diff --json` prints.
 
 
 @dataclass(frozen=True)
@@ -205,10 +196,7 @@ class AuditDiff:
 
 
 def audit_diff(a: AuditReport, b: AuditReport) -> AuditDiff:
-    """Return every difference between two audits.
-
-    New run ids of retrained runs and another order of runs are not differences.
-    """
+    """Return every difference between two audits, except new ids of retrained runs and the order of runs."""
     pairs, only_a, only_b = _matched(a.runs, b.runs)
     ids = {before.record.run_id: after.record.run_id for before, after in pairs}
     opinions = _opinions_of_both(a, b)
@@ -268,16 +256,10 @@ def _how(pair: Pair) -> str:
     return BY_ID if before.record.run_id == after.record.run_id else BY_SPECIFICATION
 
 
-# Run by run: verdict, findings, metrics, and every other field of the record.
-
-
 def _run_change(pair: Pair, ids: Mapping[str, str], opinions: Opinions) -> RunChange | None:
     """Return the changes of one run, or None if nothing changed.
 
-    Args:
-        pair: The run in A and the run in B.
-        ids: Run id in A → id of the matching run in B.
-        opinions: Findings and verdicts of the further editions that both audits used, in addition to the leading editions.
+    The mapping `ids` is: run id in A → id of the matching run in B. The opinions are those of the further editions of both audits.
     """
     a, b = pair
     findings = tuple(_finding_changes(a, b))
@@ -319,19 +301,13 @@ def _paired_findings(a: RunAudit, b: RunAudit) -> dict[str, Findings]:
 
 
 def _comparable(finding: Finding) -> Finding:
-    """Return the finding without run ids and texts.
-
-    A retrained run has a new id, and another release may word the same finding differently.
-    """
+    """Return the finding without run ids, which retraining changes, and texts, which releases may change."""
     observed = _number(finding.observed)
     return dataclasses.replace(finding, observed=observed, **dict.fromkeys((*IDS, *TEXTS), ""))
 
 
 def _number(reading: Reading) -> Reading:
-    """Return the reading without the text of its reason.
-
-    For a missing value, the result shows only whether the value was not finite or was not computed.
-    """
+    """Return the reading, without its reason: a missing value is only either not finite or not computed."""
     return reading if reading.value is not None else NO_NUMBER[reading.not_finite]
 
 
@@ -361,14 +337,12 @@ def _record_changes(a: RunRecord, b: RunRecord) -> Iterator[Change]:
 
 
 def _opinions_of_both(a: AuditReport, b: AuditReport) -> Opinions:
-    judgements_a, judgements_b = (
-        {
-            opinion.edition.name: {judgement.run_id: judgement for judgement in opinion.judgements}
-            for opinion in report.opinions
-        }
-        for report in (a, b)
-    )
-    return {name: (judgements_a[name], judgements_b[name]) for name in judgements_a if name in judgements_b}
+    opinions_a, opinions_b = ({one.edition.name: one.judgements for one in report.opinions} for report in (a, b))
+    return {
+        name: tuple({judgement.run_id: judgement for judgement in side} for side in (judgements, opinions_b[name]))
+        for name, judgements in opinions_a.items()
+        if name in opinions_b
+    }
 
 
 def _judgement_changes(pair: Pair, opinions: Opinions) -> Iterator[Change]:
@@ -377,9 +351,6 @@ def _judgement_changes(pair: Pair, opinions: Opinions) -> Iterator[Change]:
         yield from _changed(f"verdict by {edition}", before.verdict.label, after.verdict.label)
         findings = [tuple(map(_comparable, judgement.findings)) for judgement in (before, after)]
         yield from _changed(f"findings by {edition}", *findings)
-
-
-# Rule by rule: its limits, and the number of runs in both audits per outcome.
 
 
 def _rule_changes(pairs: Sequence[Pair]) -> Iterator[RuleChange]:
@@ -392,7 +363,9 @@ def _rule_changes(pairs: Sequence[Pair]) -> Iterator[RuleChange]:
         required = [tuple(dict.fromkeys(finding.required for finding in side)) for side in sides]
         outcomes = [dict(sorted(Counter(finding.outcome for finding in side).items())) for side in sides]
         changed_run_ids = tuple(
-            (after or before).run_id for before, after in several if _outcome(before) != _outcome(after)
+            (after or before).run_id
+            for before, after in several
+            if getattr(before, "outcome", "") != getattr(after, "outcome", "")
         )
         if changed_run_ids or _has_other_limits(*sides):
             title = (sides[1] or sides[0])[0].title
@@ -405,36 +378,20 @@ def _has_other_limits(before: Sequence[Finding], after: Sequence[Finding]) -> bo
     Another wording of a limit is no difference. Only a rule that fires has an operator, and only an interval has a level. Therefore
     operators and levels are compared only if A and B both contain them.
     """
-    operators, levels = [_operators(side) for side in (before, after)], [_levels(side) for side in (before, after)]
+    sides = (before, after)
+    crossed_a, crossed_b = ({one.quantity: one.crossed for one in side if one.crossed} for side in sides)
+    # a report of an older release contains no level; its intervals have the level 0.95
+    levels_a, levels_b = ({one.confidence or CONFIDENCE for one in side if one.interval} for side in sides)
     return (
         _limits(before) != _limits(after)
-        or any(operators[0][metric] != operators[1][metric] for metric in operators[0].keys() & operators[1].keys())
-        or (all(levels) and levels[0] != levels[1])
+        or any(crossed_a[metric] != crossed_b[metric] for metric in crossed_a.keys() & crossed_b.keys())
+        or bool(levels_a and levels_b and levels_a != levels_b)
     )
 
 
 def _limits(findings: Sequence[Finding]) -> set[tuple[str, float | None]]:
     leading = {(finding.quantity, finding.threshold) for finding in findings}
     return leading | {(further.quantity, further.threshold) for finding in findings for further in finding.further}
-
-
-def _operators(findings: Sequence[Finding]) -> dict[str, str]:
-    return {finding.quantity: finding.crossed for finding in findings if finding.crossed}
-
-
-def _levels(findings: Sequence[Finding]) -> set[float]:
-    """Return the confidence levels of the intervals.
-
-    A report of an older release contains no level; its intervals have the level 0.95.
-    """
-    return {finding.confidence or CONFIDENCE for finding in findings if finding.interval}
-
-
-def _outcome(finding: Finding | None) -> str:
-    return finding.outcome if finding else ""
-
-
-# The audits as a whole: selection, editions, waivers and published values.
 
 
 def _report_changes(a: AuditReport, b: AuditReport) -> Iterator[Change]:
@@ -492,9 +449,6 @@ def _row(row: FigureVerdict) -> str:
     value_texts = [f"{name} {reading.value!r}" for name, reading in numbers.items() if reading.value is not None]
     text = [*value_texts, *([f"90 % interval {row.interval_90}"] if row.interval_90 else []), f"margin {row.margin!r}"]
     return f"{row.outcome}: {row.reason} ({', '.join(text)}; {row.setting})"
-
-
-# Conversion of two different values to a Change, whose values are texts.
 
 
 def _changed(label: str, before: Any, after: Any) -> Iterator[Change]:

@@ -29,10 +29,7 @@ def group_label(group: Group) -> str:
 
 
 def options_text(group: Group) -> str:
-    """Return the options that differ from the method's defaults as text.
-
-    Example: `sigma=0.3, skip=false`. The text is empty if all options have their defaults.
-    """
+    """Return the options that differ from the defaults: `sigma=0.3, skip=false`, or "" if there are none."""
     return pairs(group.runs[0].record.spec.distinct).replace(",", ", ")
 
 
@@ -91,15 +88,11 @@ def command(spec: RunSpec) -> str:
     return f"fa-registry adopt WEIGHTS {_options(values)}  # WEIGHTS: the file with SHA-256 {spec.weights}"
 
 
-def train_line(spec: RunSpec, study: str = "", force: bool = False) -> str:
+def train_line(spec: RunSpec, study: str, force: bool = False) -> str:
     """Return the `fa-registry` command that trains a run again.
 
-    For an adopted run and a run of a user-supplied loop, the result is that of `command`.
-
-    Args:
-        spec: Specification of the run.
-        study: Name of the run's study; empty if the run belongs to no study. The audit of a study prefers runs with its tag.
-        force: Whether to retrain the run even if the store has a finished run.
+    For an adopted run and a run of a user-supplied loop, the result is that of `command`. The study is empty if the run belongs to
+    none; the audit of a study prefers runs with its tag. With `force`, the run is retrained even if the store has a finished run.
     """
     if spec.weights or spec.is_tracked:
         return command(spec)
@@ -107,10 +100,7 @@ def train_line(spec: RunSpec, study: str = "", force: bool = False) -> str:
 
 
 def control_of(spec: RunSpec) -> RunSpec:
-    """Return the specification of a run's frozen control.
-
-    The control has the setting and the seed of the run, and its method is bp.
-    """
+    """Return the specification of a run's frozen control: its setting and its seed, with the method bp."""
     recipe = dataclasses.replace(spec.recipe, credit_norm=Recipe().credit_norm)
     return dataclasses.replace(spec.setting, method="bp", control="frozen", seed=spec.seed, recipe=recipe)
 
@@ -139,14 +129,12 @@ def _parameters(spec: RunSpec) -> dict[str, str]:
 
 
 def means_in_text(columns: Iterable[Metric]) -> str:
-    """Return a note that states whether a table shows arithmetic or geometric means.
-
-    Example: `arithmetic means over seeds, but geometric means over seeds for …`.
-    """
+    """Return the kind of mean in a table: `arithmetic means …, but geometric means over seeds for …`."""
     symbols = list(dict.fromkeys(column.symbol for column in columns if column.mean == GEOMETRIC))
-    joined_symbols = " and ".join(part for part in (", ".join(symbols[:-1]), *symbols[-1:]) if part)
-    return (
-        f"arithmetic means over seeds, but geometric means over seeds for {joined_symbols}"
-        if joined_symbols
-        else "arithmetic means over seeds"
-    )
+    exception = f", but geometric means over seeds for {join_with_and(symbols)}" if symbols else ""
+    return f"arithmetic means over seeds{exception}"
+
+
+def join_with_and(texts: Sequence[str]) -> str:
+    """Return the texts as one text: `a`, `a and b`, or `a, b and c`."""
+    return " and ".join(filter(None, (", ".join(texts[:-1]), *texts[-1:])))

@@ -40,18 +40,13 @@ NUMBERS = (Reading, Estimate)  # cells that are aligned to the right
 Part = ResultsTable | Verdict
 
 
-def _verdict_parts(verdict: Verdict) -> Iterator[Part]:
-    yield verdict
-
-
 def _run_parts(record: RunRecord) -> Iterator[Part]:
-    statement = {
-        "run": f"{record.name} ({record.run_id})",
-        "setting": record.setting,
-        "status": record.status.replace("_", " "),
-        "integrity": "; ".join([record.integrity.state, *record.integrity.details[:1]]),
-    }
-    rows = list(statement.items())
+    rows = [
+        ("run", f"{record.name} ({record.run_id})"),
+        ("setting", record.setting),
+        ("status", record.status.replace("_", " ")),
+        ("integrity", "; ".join([record.integrity.state, *record.integrity.details[:1]])),
+    ]
     names = table("note", headlines_of([record]))
     for name in (name for name in names if name not in COMPARED_WITH_CONTROL):  # the findings contain the other metrics
         quantity = quantity_of(name)
@@ -101,9 +96,8 @@ def _measurement_parts(measured: Measurements) -> Iterator[Part]:
 def _analysis_parts(analysis: Analysis) -> Iterator[Part]:
     """Yield the question of an analysis, and the table that answers the question."""
     note = "; ".join((analysis.question, analysis.selection))
-    yield from (
-        replace(answer, title=analysis.title, notes=(note,)) for answer in _analysis_table_parts(analysis.tables[0])
-    )
+    for answer in _analysis_table_parts(analysis.tables[0]):
+        yield replace(answer, title=analysis.title, notes=(note,))
 
 
 def _analysis_table_parts(table: AnalysisTable) -> Iterator[ResultsTable]:
@@ -150,9 +144,9 @@ def _chip(verdict: Verdict) -> Markup:
 def text(parts: Iterator[Part]) -> str:
     """Return the parts of a record as at most LINES lines of text, with at most SCREEN rows of each table."""
     lines = [line for part in parts for line in _lines(part)]
-    return "\n".join(
-        [*lines[: LINES - 1], f"{len(lines) - LINES + 1} more lines are not shown"] if len(lines) > LINES else lines
-    )
+    if len(lines) > LINES:
+        lines[LINES - 1 :] = [f"{len(lines) - LINES + 1} more lines are not shown"]
+    return "\n".join(lines)
 
 
 def _lines(part: Part) -> Iterator[str]:
@@ -195,7 +189,7 @@ def _writer(parts: Callable[[Any], Iterator[Part]]) -> Writer:
 COMPARISON = _writer(_comparison_parts)
 WRITERS.update(
     {
-        Verdict: _writer(_verdict_parts),
+        Verdict: _writer(lambda verdict: iter([verdict])),
         RunRecord: _writer(_run_parts),
         RunAudit: _writer(_judged_parts),
         AuditReport: _writer(_report_parts),

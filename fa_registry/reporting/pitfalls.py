@@ -18,7 +18,6 @@ from fa_registry.records import (
     OtherRun,
     Reading,
     RunAudit,
-    RunRecord,
     RunSpec,
     SelectionSummary,
     objection_in,
@@ -82,12 +81,7 @@ class Pitfall:
 
 @dataclass(frozen=True)
 class PitfallContext:
-    """The data that an item of the checklist needs to answer for one run.
-
-    Args:
-        group: The runs of the same method in the same setting.
-        sources: The report and its indexes.
-    """
+    """The data for one run: its group (the same method and setting), and the report with its indexes."""
 
     run: RunAudit
     group: Sequence[RunAudit]
@@ -125,14 +119,9 @@ class PitfallContext:
         return self.run.record.measurements.conventions.get(name)
 
     def mismatch(self, *families: str) -> str:
-        """Return a text about logged metrics that the audit could not reproduce.
+        """Return a text about logged metrics that the audit could not reproduce, or "" if there are none.
 
-        Args:
-            families: Prefixes of the names of metrics. For example, `gamma` includes gamma_null_p. Without prefixes, all
-                metrics count.
-
-        Returns:
-            An empty string if all these metrics were reproduced.
+        The families are prefixes of the names of metrics: `gamma` includes gamma_null_p. Without prefixes, all metrics count.
         """
         differences = self.run.record.integrity.differences
         return "; ".join(
@@ -231,10 +220,7 @@ def no_underflow(context: PitfallContext) -> Answered:
 
 
 def own_feedback(context: PitfallContext) -> Answered:
-    """Answer item 4 of the checklist: is Γ specific to the feedback used in training?
-
-    The pitfall is a Γ that is not larger than Γ with newly drawn random feedback.
-    """
+    """Answer item 4: is Γ specific to the feedback of the training, so larger than with fresh feedback?"""
     if is_exact(context.card):
         return NOT_APPLICABLE, EXACT
     ranks = list(known_sites(context.row("gamma_null_p")))
@@ -274,7 +260,8 @@ def no_single_site(context: PitfallContext) -> Answered:
     """
     if is_exact(context.card):
         return NOT_APPLICABLE, EXACT
-    all_pairs = [(site, value) for site, value in _gammas(context) if not _exact_at(context, site)]
+    exact = exact_sites(context.card, len(context.row("gamma")))
+    all_pairs = [(site, value) for site, value in _gammas(context) if site not in exact]
     pairs = [(site, value) for site, value in all_pairs if site > 0]
     if len(pairs) < 2:
         count = f"Γ has a value at {len(pairs)} of the sites 1..L that are not exact by construction"
@@ -308,15 +295,8 @@ def _gammas(context: PitfallContext) -> list[tuple[int, float]]:
     return [(site, value) for site, (value,) in known_sites(context.row("gamma"))]
 
 
-def _exact_at(context: PitfallContext, site: int) -> bool:
-    return site in exact_sites(context.card, len(context.row("gamma")))
-
-
 def saved_feedback(context: PitfallContext) -> Answered:
-    """Answer item 7 of the checklist: was the feedback saved, or is Γ N/A?
-
-    The pitfall is to report 1.0, or the cosine of the credit with itself.
-    """
+    """Answer item 7: was the feedback saved, or is Γ N/A? A Γ of 1.0, or of the credit itself, is wrong."""
     if objection := objection_in(context.run.record.measurements):
         return VIOLATED if objection.startswith(NOT_ITS_GRADIENT) else UNKNOWN, objection
     if context.run.record.feedback.get("sha256"):
@@ -351,11 +331,8 @@ def per_sample_gradients(context: PitfallContext) -> Answered:
             f"{samples}, as expected for a mean over {samples} samples"
         )
     if wrong_sites:
-        return (
-            VIOLATED,
-            f"at site {wrong_sites[0]} ‖g_l‖ per sample and ‖g_l‖ of the mean loss do not differ by the factor "
-            f"{samples}, which is the number of samples",
-        )
+        norms = f"at site {wrong_sites[0]} ‖g_l‖ per sample and ‖g_l‖ of the mean loss"
+        return VIOLATED, f"{norms} do not differ by the factor {samples}, which is the number of samples"
     return VIOLATED, f"gradients were reduced by {reduction}: the per-sample values depend on the batch"
 
 
@@ -389,10 +366,8 @@ def metric_of_test_set(context: PitfallContext) -> Answered:
         correct_text = f": {num(round(correct))} are correct" if is_accuracy else ""
         return AVOIDED, f"recomputed on all {num(test)} test samples{correct_text}"
     if not is_accuracy:
-        return (
-            UNKNOWN,
-            f"the {headline.symbol} does not show on how many samples it was measured; {context.not_recomputed}",
-        )
+        unknown_size = f"the {headline.symbol} does not show on how many samples it was measured"
+        return UNKNOWN, f"{unknown_size}; {context.not_recomputed}"
     return UNKNOWN, (
         f"{num(metric.value, 4)} corresponds to a whole number of correct samples for the test set ({num(test)} samples) "
         f"and for the eval batch ({batch} samples); {context.not_recomputed}"
@@ -407,7 +382,14 @@ def own_control(context: PitfallContext) -> Answered:
     """
     control = context.sources.frozen.runs.get(context.run.frozen_run_id)
     if control is not None:
-        differing = list(_differing(context.run.record, control))
+        run = context.run.record
+        pairs = {
+            "setting": (run.spec.setting.identity, control.spec.setting.identity),
+            "seed": (run.spec.seed, control.spec.seed),
+            "data digest": tuple(record.provenance.get("dataset_digest") for record in (run, control)),
+            "control": (control.spec.control, "frozen"),
+        }
+        differing = [name for name, (run_value, control_value) in pairs.items() if run_value != control_value]
         if differing:
             return VIOLATED, f"the frozen control {control.run_id[:8]} differs from the run in {', '.join(differing)}"
         if context.run.frozen_doubt:
@@ -423,31 +405,16 @@ def own_control(context: PitfallContext) -> Answered:
     return UNKNOWN, context.run.frozen_doubt or NO_CONTROL
 
 
-def _differing(run: RunRecord, control: RunRecord) -> list[str]:
-    pairs = {
-        "setting": (run.spec.setting.identity, control.spec.setting.identity),
-        "seed": (run.spec.seed, control.spec.seed),
-        "data digest": tuple(record.provenance.get("dataset_digest") for record in (run, control)),
-        "control": (control.spec.control, "frozen"),
-    }
-    return [name for name, (run_value, control_value) in pairs.items() if run_value != control_value]
-
-
 def same_seeds(context: PitfallContext) -> Answered:
-    """Answer item 11 of the checklist: do all methods of a setting have the same seeds?
-
-    Choosing the seeds after training is a violation too.
-    """
+    """Answer item 11: have all methods of a setting the same seeds, not chosen after the training?"""
     method_seeds = {run.record.spec.seed for run in context.group}
     text = ", ".join(map(str, sorted(method_seeds)))
     seeds_by_label = context.sources.seeds_of_methods.get(context.spec.setting.identity, {})
     differing = [label for label, seeds in seeds_by_label.items() if seeds != method_seeds]
     if differing:
         more_text = f" and {len(differing) - SHOWN} more" if len(differing) > SHOWN else ""
-        return (
-            VIOLATED,
-            f"seeds {text} here, but other seeds for {', '.join(differing[:SHOWN])}{more_text} in the same setting",
-        )
+        others = f"other seeds for {', '.join(differing[:SHOWN])}{more_text} in the same setting"
+        return VIOLATED, f"seeds {text} here, but {others}"
     return _nothing_left_out(context, text)
 
 
@@ -505,8 +472,7 @@ def _in_the_store(context: PitfallContext, other_runs: Sequence[OtherRun]) -> tu
     controls = [
         other for other in other_runs if other.spec.control == "frozen" and other.spec.setting.identity == setting
     ]
-    judged = context.sources.judged_seeds
-    judged_seeds = judged.get(group, frozenset())
+    judged_seeds = context.sources.judged_seeds.get(group, frozenset())
     paired = judged_seeds | {other.spec.seed for other in method_runs}
     control_seeds = context.sources.control_seeds.get(setting, frozenset())
     passed_over, mentioned = [], []
@@ -536,10 +502,7 @@ def _tried_neighbour(context: PitfallContext) -> tuple[list[str], list[str]]:
 
 
 def _other(other: OtherRun, is_repeat: bool) -> str:
-    """Return a text about a run, its status and whether it was deleted.
-
-    Example: `seed 3 of dfa, complete, deleted in MLflow (run 1a2b3c4d)`.
-    """
+    """Return a text such as `seed 3 of dfa, complete, deleted in MLflow (run 1a2b3c4d)` about a run."""
     trial = f"{'a newer' if other.newer else 'an older'} run of " if is_repeat else ""
     deleted_text = ", deleted in MLflow" if other.deleted else ""
     return f"{trial}seed {other.spec.seed} of {other.spec.label}, {other.status}{deleted_text} (run {other.run_id[:8]})"
@@ -588,11 +551,9 @@ def pitfalls(group: Group, sources: Sources) -> tuple[Pitfall, ...]:
 def _answers(contexts: Sequence[PitfallContext], question: Question) -> tuple[Answer, ...]:
     run_ids: dict[Answered, list[str]] = {}
     for context in contexts:
-        run_ids.setdefault(_answered(context, question), []).append(context.run.record.run_id)
+        answered = question(context)
+        if answered[0] != VIOLATED and not is_intact(context.run.record):
+            answered = UNKNOWN, NO_EVIDENCE
+        run_ids.setdefault(answered, []).append(context.run.record.run_id)
     answers = [Answer(outcome, evidence, tuple(ids)) for (outcome, evidence), ids in run_ids.items()]
     return tuple(sorted(answers, key=lambda answer: WORST_FIRST.index(answer.outcome)))
-
-
-def _answered(context: PitfallContext, question: Question) -> Answered:
-    answered = question(context)
-    return answered if is_intact(context.run.record) or answered[0] == VIOLATED else (UNKNOWN, NO_EVIDENCE)

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
-from jinja2 import Environment, TemplateError, meta, nodes
+from jinja2 import TemplateError, meta, nodes
 
 from fa_registry import bundled_files, parallel, process_ownership, provenance
 from fa_registry.errors import InvalidFields, join_names, unknown_name_text
@@ -85,16 +85,11 @@ TEMPLATES: Mapping[str, type] = MappingProxyType(
 
 
 def render_report(report: AuditReport, out: Path, templates: Path | None = None) -> list[Path]:
-    """Write the pages, files and figures of an audit.
+    """Write the pages, files and figures of an audit, and return their paths in this order.
 
     The output is index.html, the forms forms/<slug>.html, .md and .tex of every method and setting, audit_table.tex, the files of
-    `report_files()`, and figures/. The texts that the author wrote into the blanks of existing forms are kept.
-
-    Args:
-        templates: A folder with user templates, which replace the built-in templates with the same name and run in a sandbox.
-
-    Returns:
-        The paths of the written files, in the order above.
+    `report_files()`, and figures/. The texts that the author wrote into the blanks of existing forms are kept. User templates in
+    the folder `templates` replace the built-in templates with the same name and run in a sandbox.
 
     Raises:
         UsageError: A template fails, the blanks of a form cannot be kept, or the values cannot be rendered. No page was written.
@@ -145,10 +140,8 @@ def _as_values_allow(report: AuditReport) -> Iterator[None]:
 def renderer(templates: Path | None = None) -> str:
     """Return a text that identifies everything that determines the bytes of the pages.
 
-    The text contains the digest of the source code, the versions of the libraries, and the processor.
-
-    Args:
-        templates: As in `render_report`. If a folder is given, only users who have this folder can render the same pages.
+    The text contains the digest of the source code, the versions of the libraries, and the processor. With user templates, only
+    users who have their folder can render the same pages.
     """
     shipped = {path.name: file_digest(path) for path in sorted(bundled_files.templates().glob(f"*{SUFFIX}"))}
     source = digest_of([source_digest("fa_registry"), shipped])
@@ -179,10 +172,7 @@ def output_conflicts(out: Path) -> list[str]:
 
 
 def _render(report: AuditReport, folder: Path, out: Path, pages: TemplateRenderer) -> list[str]:
-    """Write all files into `folder` and return their names.
-
-    The texts that the author wrote into the forms in `out` are kept.
-    """
+    """Write all files into `folder` and return their names; keep the author's texts in the forms of `out`."""
     judged_report = without_mismatches(report)
     sources = Sources.of(judged_report)
     names = ["index.html"]
@@ -199,12 +189,16 @@ def _render(report: AuditReport, folder: Path, out: Path, pages: TemplateRendere
     for file in report_files():
         file.write(report if file.recorded else judged_report, folder / file.name)
         names.append(file.name)
-    return [*names, *_write_figures(figures, folder)]
+    for name, kind, image in ((figure.name, kind, image) for figure, image in figures.items() for kind in VECTORS):
+        path = folder / f"{name}.{kind}"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(image.saved(kind))
+        names.append(f"{name}.{kind}")
+    return names
 
 
 def _files_of(link: Link) -> dict[str, str]:
-    latex = f"{link.markdown.removesuffix('.md')}.tex"
-    return {link.href: "form.html.j2", link.markdown: "form.md.j2", latex: "form.tex.j2"}
+    return {link.href: "form.html.j2", link.markdown: "form.md.j2", link.latex: "form.tex.j2"}
 
 
 def _write_form(sources: Sources, folder: Path, out: Path, pages: TemplateRenderer, form: tuple[Group, Link]) -> None:
@@ -218,24 +212,12 @@ def _write_form(sources: Sources, folder: Path, out: Path, pages: TemplateRender
 
 
 def _index(sources: Sources, pages: TemplateRenderer) -> tuple[str, Mapping[FigureFile, bytes]]:
-    """Return the page index.html and its figures.
-
-    The page is first rendered without figures, to find out how much space is left for figures.
-    """
+    """Return index.html and its figures; the page without figures shows how much space is left for them."""
     without_figures = index_context(sources)
     figures = embed_figures(pages.render("index.html.j2", variables(without_figures)), sources)
     context = replace(without_figures, figures=figures)
     figure_images = rendered_figures(context)
     return pages.render("index.html.j2", variables(replace(context, figure_files=tuple(figure_images)))), figure_images
-
-
-def _write_figures(figures: Mapping[FigureFile, bytes], folder: Path) -> Iterator[str]:
-    for figure, image in figures.items():
-        for kind in VECTORS:
-            path = folder / f"{figure.name}.{kind}"
-            path.parent.mkdir(exist_ok=True)
-            path.write_bytes(image.saved(kind))
-            yield f"{figure.name}.{kind}"
 
 
 def _write(path: Path, text: str) -> None:
@@ -244,16 +226,10 @@ def _write(path: Path, text: str) -> None:
 
 
 def render_comparison(context: CompareContext, out: Path, templates: Path | None = None) -> Path:
-    """Write compare.html into `out`, and add a link to this page to index.html.
+    """Write compare.html into `out`, return its path, and add a link to this page to index.html.
 
-    The link is added if the audit in `out` contains all compared runs; otherwise an existing link is removed.
-
-    Args:
-        context: The template variables of the page.
-        templates: As in `render_report`.
-
-    Returns:
-        The path of compare.html.
+    The link is added if the audit in `out` contains all compared runs; otherwise an existing link is removed. The templates are
+    those of `render_report`.
 
     Raises:
         UsageError: A template fails.
@@ -268,10 +244,7 @@ def render_comparison(context: CompareContext, out: Path, templates: Path | None
 
 
 def _link(context: CompareContext, out: Path, folder: Path) -> None:
-    """Add or remove the link to compare.html in index.html.
-
-    The file is edited as bytes, because its encoding may be unknown.
-    """
+    """Add or remove the link to compare.html in index.html, as bytes because the encoding may be unknown."""
     index, records = out / "index.html", out / audit_json.FILE.name
     if not index.is_file():
         return
@@ -286,11 +259,8 @@ def _link(context: CompareContext, out: Path, folder: Path) -> None:
         os.replace(folder / index.name, index)
 
 
-# Checks of user templates before anything is measured or written. The checks do not render a page.
-
-
 def check_templates(folder: Path | None) -> None:
-    """Check the user's templates in a folder; None skips the check.
+    """Check the user's templates in a folder without rendering a page; None skips the check.
 
     Raises:
         InvalidFields: The message lists all problems of the templates.
@@ -319,7 +289,11 @@ def template_problems(folder: Path) -> list[str]:
         problems += _problems(path, folder, includes)
     names = [path.relative_to(folder).as_posix() for path in inside]
     used_names = _included_templates(overridable(), includes)
-    problems += [f"{name}: {_unused_template(name)}" for name in names if name not in used_names]
+    for name in (name for name in names if name not in used_names):
+        reason = f"no page uses it and no template includes it; {unknown_name_text('template', name, overridable())}"
+        if name in NOT_OURS:
+            reason = "this template is used only for notes in the store, so a user cannot replace this template"
+        problems.append(f"{name}: {reason}")
     return problems + list(_no_templates(folder, bool(paths)))
 
 
@@ -334,13 +308,13 @@ def _included_templates(names: Iterable[str], includes: Mapping[str, set[str]]) 
 
 
 def _no_templates(folder: Path, has_templates: bool) -> Iterator[str]:
-    """Yield a problem for every file whose name is similar to a template's name.
-
-    Yield a problem for the folder if it contains no template and no file with a similar name.
-    """
+    """Yield a problem for every file with a name like a template's, or one if the folder has neither."""
     file_names = sorted(path.name for path in folder.iterdir() if path.is_file() and path.suffix != SUFFIX)
-    template_names = overridable()
-    suggestions = {name: suggestion for name in file_names if (suggestion := _suggestion(name, template_names))}
+    template_names, suggestions = overridable(), {}
+    for name, lowered in ((name, name.lower()) for name in file_names):  # such as `form.html` or `FORM.HTML.J2`
+        candidates = (f"{lowered}{SUFFIX}", f"{lowered.rpartition('.')[0]}{SUFFIX}", lowered)
+        if template := next((template for template in template_names if template in candidates), ""):
+            suggestions[name] = template
     for name, suggestion in suggestions.items():
         yield (
             f"{name}: its name does not end in {SUFFIX}, so it is not used for any page (did you mean {suggestion!r}?); "
@@ -353,22 +327,9 @@ def _no_templates(folder: Path, has_templates: bool) -> Iterator[str]:
         )
 
 
-def _suggestion(name: str, template_names: Iterable[str]) -> str:
-    """Return the template that a name such as `form.html` or `FORM.HTML.J2` may mean."""
-    lowered = name.lower()
-    candidates = (f"{lowered}{SUFFIX}", f"{lowered.rpartition('.')[0]}{SUFFIX}", lowered)
-    return next((template for template in template_names if template in candidates), "")
-
-
 def overridable() -> list[str]:
     """Return the names of the built-in templates that a user's file may replace."""
     return sorted(path.name for path in bundled_files.templates().glob(f"*{SUFFIX}") if path.name not in NOT_OURS)
-
-
-def _unused_template(name: str) -> str:
-    if name in NOT_OURS:
-        return "this template is used only for notes in the store, so a user cannot replace this template"
-    return f"no page uses it and no template includes it; {unknown_name_text('template', name, overridable())}"
 
 
 def _problems(path: Path, folder: Path, includes: dict[str, set[str]]) -> Iterator[str]:
@@ -378,7 +339,7 @@ def _problems(path: Path, folder: Path, includes: dict[str, set[str]]) -> Iterat
         with bounded_memory():  # Jinja2 evaluates some constants while it compiles
             source = read_file(resolve_user_path(path), LARGEST_TEMPLATE).decode("utf-8")
             tree = env.parse(source, name)
-            unknown = _unknown_filters(env, tree, name)
+            unknown = [node for node in tree.find_all(nodes.Filter) if node.name not in env.filters]
             if not unknown:
                 env.compile(source, name)
     except UnreadableFile as error:
@@ -387,30 +348,17 @@ def _problems(path: Path, folder: Path, includes: dict[str, set[str]]) -> Iterat
     except (TemplateError, UnicodeDecodeError, RecursionError, SyntaxError, ValueError, MemoryError) as error:
         yield str(template_failure(name, error))
         return
-    yield from unknown
+    for node in unknown:
+        yield f"template {name}, line {node.lineno}: {unknown_name_text('filter', node.name, env.filters)}"
     if unknown:
         return  # Jinja2 can check names only if it knows every filter
     includes[name] = {template for template in meta.find_referenced_templates(tree) if template}
     if name in TEMPLATES:
         variable_names = {field.name for field in fields(TEMPLATES[name])}
-        for unknown in sorted(meta.find_undeclared_variables(tree) - variable_names - set(env.globals)):
-            yield f"{_where(tree, unknown, name)}: {unknown_name_text('name', unknown, variable_names)}"
-
-
-def _unknown_filters(env: Environment, tree: nodes.Template, name: str) -> list[str]:
-    return [
-        f"template {name}, line {node.lineno}: {unknown_name_text('filter', node.name, env.filters)}"
-        for node in tree.find_all(nodes.Filter)
-        if node.name not in env.filters
-    ]
-
-
-def _where(tree: nodes.Template, variable: str, name: str) -> str:
-    lines = [node.lineno for node in tree.find_all(nodes.Name) if node.name == variable and node.ctx == "load"]
-    return f"template {name}, line {min(lines)}" if lines else f"template {name}"
-
-
-# Pages are written in a hidden folder before they are moved to their final path.
+        for variable in sorted(meta.find_undeclared_variables(tree) - variable_names - set(env.globals)):
+            lines = [node.lineno for node in tree.find_all(nodes.Name) if (node.name, node.ctx) == (variable, "load")]
+            place = f"template {name}, line {min(lines)}" if lines else f"template {name}"
+            yield f"{place}: {unknown_name_text('name', variable, variable_names)}"
 
 
 @contextmanager

@@ -5,7 +5,6 @@ Without the indexes, every form would search all runs of the report.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -21,7 +20,6 @@ from fa_registry.records import (
     EditionReference,
     Exclusion,
     Finding,
-    Integrity,
     Judgement,
     OtherRun,
     RunAudit,
@@ -31,7 +29,7 @@ from fa_registry.records import (
     Verdict,
 )
 from fa_registry.reporting.labels import group_label, slug
-from fa_registry.reporting.report_values import SEVERITY, Columns, Frozen, audit_columns
+from fa_registry.reporting.report_values import SEVERITY, Columns, Frozen, audit_columns, integrity_row
 from fa_registry.reporting.text.filters import na, reading
 from fa_registry.reporting.view_models import (
     ChangedEdition,
@@ -143,10 +141,7 @@ class Sources:
 
     @cached_property
     def seeds_of_methods(self) -> Mapping[str, Mapping[str, frozenset[int]]]:
-        """Judged seeds of every method in every setting, without controls.
-
-        The keys are the identity of the setting and then the label of the method.
-        """
+        """Judged seeds of every method by setting: identity of the setting → label → seeds, without controls."""
         by_setting: dict[str, dict[str, frozenset[int]]] = {}
         for group in self.groups:
             if not group.control:
@@ -182,12 +177,9 @@ class Sources:
         return tuple(exclusion for key in keys for exclusion in self.exclusions.get(key, ()))
 
     def compared(self, group: Group, href: str) -> ComparedRow:
-        """Return the verdicts of all editions on one group.
+        """Return the verdicts of all editions on one group, whose form has the address `href`.
 
         If the outcomes differ, the result also contains the differences between the editions.
-
-        Args:
-            href: Address of the form of the group.
         """
         ids = [run.record.run_id for run in group.runs]
         judged = [[by_run[run_id] for run_id in ids if run_id in by_run] for by_run in self.judgements]
@@ -199,12 +191,16 @@ class Sources:
         return ComparedRow(group_label(group), group.setting, href, verdicts, edition_differences)
 
     def others(self, group: Group) -> list[tuple[EditionReference, tuple[RunAudit, ...]]]:
-        """Return how the editions, except the first edition, judged the runs of a group.
-
-        Each entry is the tuple (edition, the runs that this edition judged).
-        """
+        """Return (edition, the runs as judged by this edition) for every edition except the first."""
         return [
-            (edition, tuple(_as_judged(run, by_run) for run in group.runs if run.record.run_id in by_run))
+            (
+                edition,
+                tuple(
+                    replace(run, findings=judgement.findings, verdict=judgement.verdict)
+                    for run in group.runs
+                    if (judgement := by_run.get(run.record.run_id))
+                ),
+            )
             for edition, by_run in zip(self.editions[1:], self.judgements[1:], strict=True)
         ]
 
@@ -214,14 +210,6 @@ def form_link(group: Group) -> Link:
     proven = proof([run.record.integrity for run in group.runs])
     pages = f"forms/{name}.html", f"forms/{name}.md"
     return Link(group_label(group), group.method, group.setting, group.verdict, *pages, proven)
-
-
-def _as_judged(run: RunAudit, by_run: Mapping[str, RunAudit | Judgement]) -> RunAudit:
-    judgement = by_run[run.record.run_id]
-    return replace(run, findings=judgement.findings, verdict=judgement.verdict)
-
-
-# The judgements of the editions on the same runs, side by side, with the findings that cause a difference.
 
 
 def changed_editions(editions: Iterable[EditionReference]) -> Iterator[ChangedEdition]:
@@ -272,12 +260,8 @@ def differences(judged: Sequence[Judged], card_metrics: Known) -> list[Differenc
             for edition, findings in judged
         ]
         if len({_decides(findings) for _, findings in findings_by_edition}) > 1:
-            rows.append(
-                Difference(
-                    subject,
-                    tuple(_clause(edition, findings, card_metrics) for edition, findings in findings_by_edition),
-                )
-            )
+            clauses = (_clause(edition, findings, card_metrics) for edition, findings in findings_by_edition)
+            rows.append(Difference(subject, tuple(clauses)))
     return rows or [Difference("verdict", (SAME_FINDINGS,))]
 
 
@@ -312,9 +296,6 @@ def _observed(findings: Sequence[Finding], card_metrics: Known) -> str:
     return " to ".join(dict.fromkeys(reading(observed, kind) for observed in (readings[0], readings[-1])))
 
 
-# Runs that were not judged, and the comparisons with the files recorded with the runs.
-
-
 def without_mismatches(report: AuditReport) -> AuditReport:
     """Return the report without runs that differ from their recorded files.
 
@@ -334,34 +315,26 @@ def without_mismatches(report: AuditReport) -> AuditReport:
         for run in report.runs
         if run.record.spec.control == "none" and broken & {run.record.run_id, run.frozen_run_id}
     }
-    excluded_ids = {
-        run.record.run_id
-        for run in report.runs
-        if run.record.run_id in broken or seeds_key(run.record.spec) in affected_keys
-    }
+    removed = [
+        run.record for run in report.runs if run.record.run_id in broken or seeds_key(run.record.spec) in affected_keys
+    ]
+    excluded_ids = {record.run_id for record in removed}
     opinions = tuple(
-        replace(
-            opinion,
-            judgements=tuple(judgement for judgement in opinion.judgements if judgement.run_id not in excluded_ids),
-        )
+        replace(opinion, judgements=tuple(one for one in opinion.judgements if one.run_id not in excluded_ids))
         for opinion in report.opinions
     )
-    excluded = (_excluded(run.record) for run in report.runs if run.record.run_id in excluded_ids)
+    excluded = map(_excluded, removed)
     runs = tuple(run for run in report.runs if run.record.run_id not in excluded_ids)
     return replace(report, runs=runs, opinions=opinions, excluded=(*report.excluded, *excluded))
 
 
 def _excluded(record: RunRecord) -> Exclusion:
-    method_and_setting = record.spec.method_label, record.setting
+    reason, kind = f"integrity failure: {'; '.join(record.integrity.details)}", "integrity"
     if is_intact(record):
         reason = "the run was judged together with a run whose integrity is a mismatch: audit the run again"
-        return Exclusion(
-            record.run_id, record.name, reason, "", *method_and_setting, record.spec, "broken", record.integrity
-        )
-    reason = f"integrity failure: {'; '.join(record.integrity.details)}"
-    return Exclusion(
-        record.run_id, record.name, reason, "", *method_and_setting, record.spec, "integrity", record.integrity
-    )
+        kind = "broken"
+    subject = record.spec.method_label, record.setting, record.spec
+    return Exclusion(record.run_id, record.name, reason, "", *subject, kind, record.integrity)
 
 
 WORST_FIRST = ("differs", "not possible", "agrees")
@@ -397,31 +370,22 @@ class EvidenceRow:
 
 
 def evidence(runs: Sequence[RunAudit], excluded: Sequence[Exclusion] = ()) -> tuple[EvidenceRow, ...]:
-    """Return the results of the audit's checks, one row per subject.
-
-    The rows are in the order of the checks and include excluded runs.
-    """
+    """Return the results of the audit's checks, one row per subject in their order, with excluded runs."""
     subjects: dict[str, dict[tuple[str, str], list[str]]] = {}
-    for run_id, integrity in _integrities(runs, excluded):
-        for check in integrity.checks:
+    for one in (*(run.record for run in runs), *excluded):
+        for check in one.integrity.checks if one.integrity else ():
             run_ids_by_result = subjects.setdefault(check.subject, {})
-            run_ids_by_result.setdefault((check.outcome, check.detail), []).append(run_id)
+            run_ids_by_result.setdefault((check.outcome, check.detail), []).append(one.run_id)
     return tuple(_row(subject, by_result) for subject, by_result in subjects.items())
 
 
 def integrity_states(runs: Sequence[RunAudit], excluded: Sequence[Exclusion]) -> list[IntegrityRow]:
-    """Return the integrity of judged runs, and of excluded runs that are not intact.
-
-    An excluded run that differs from its recorded files has the state `mismatch`.
-    """
+    """Return the integrity of judged runs, and the state `mismatch` of excluded runs that are not intact."""
     rows = [
-        IntegrityRow(
-            broken.run_id, broken.name, "mismatch", broken.integrity.details if broken.integrity else (broken.reason,)
-        )
-        for broken in not_intact(excluded)
+        IntegrityRow(one.run_id, one.name, "mismatch", one.integrity.details if one.integrity else (one.reason,))
+        for one in not_intact(excluded)
     ]
-    records = (run.record for run in runs)
-    return rows + [IntegrityRow(run.run_id, run.name, run.integrity.state, run.integrity.details) for run in records]
+    return rows + [integrity_row(run.record) for run in runs]
 
 
 def not_intact(excluded: Iterable[Exclusion]) -> list[Exclusion]:
@@ -429,17 +393,10 @@ def not_intact(excluded: Iterable[Exclusion]) -> list[Exclusion]:
     return [exclusion for exclusion in excluded if exclusion.kind == "integrity"]
 
 
-def _integrities(runs: Sequence[RunAudit], excluded: Sequence[Exclusion]) -> Iterator[tuple[str, Integrity]]:
-    yield from ((run.record.run_id, run.record.integrity) for run in runs)
-    yield from ((exclusion.run_id, exclusion.integrity) for exclusion in excluded if exclusion.integrity)
-
-
 def _row(subject: str, run_ids: Mapping[tuple[str, str], Sequence[str]]) -> EvidenceRow:
     ordered = sorted(run_ids.items(), key=lambda item: WORST_FIRST.index(item[0][0]))
     statement = [EvidenceGroup(outcome, detail, Truncated.first(MOST_RUNS, ids)) for (outcome, detail), ids in ordered]
-    count = Counter()
-    for (outcome, _), ids in run_ids.items():
-        count[outcome] += len(ids)
-    return EvidenceRow(
-        subject, count["agrees"], count["differs"], count["not possible"], Truncated.first(MOST_STATEMENT, statement)
+    differ, not_possible, agree = (
+        sum(len(ids) for (outcome, _), ids in ordered if outcome == counted) for counted in WORST_FIRST
     )
+    return EvidenceRow(subject, agree, differ, not_possible, Truncated.first(MOST_STATEMENT, statement))

@@ -56,26 +56,18 @@ class Frozen:
         return cls({run.record.run_id: run.record for run in report.runs})
 
     def value(self, run: RunAudit) -> Number:
-        """Return the main metric of the run's frozen control, such as its accuracy.
-
-        If there is no control, return the value that the author stated when the run was adopted.
-        """
+        """Return the main metric of the run's frozen control, or the value that the author of the run stated."""
         headline = headline_of(run.record.measurements.scalars)
         if run.record.spec.control != "none":
             return Number(Reading(None, f"this run is the {run.record.spec.control} control"), headline.kind, ())
         if run.frozen_doubt and not run.frozen_run_id:
             return Number(Reading(None, run.frozen_doubt), headline.kind, ())
         if not run.frozen_run_id:
-            stated_reading = run.record.measurements.scalars.get(headline.frozen, Reading(None, NO_CONTROL))
-            return Number(
-                stated_reading, headline.kind, (run.record.run_id,) if stated_reading.value is not None else ()
-            )
-        control = self.runs.get(run.frozen_run_id)
-        reading = (
-            scalar_metric(control, headline.name)
-            if control
-            else Reading(None, "the frozen control is not part of this report")
-        )
+            stated = run.record.measurements.scalars.get(headline.frozen, Reading(None, NO_CONTROL))
+            return Number(stated, headline.kind, (run.record.run_id,) if stated.value is not None else ())
+        reading = Reading(None, "the frozen control is not part of this report")
+        if control := self.runs.get(run.frozen_run_id):
+            reading = scalar_metric(control, headline.name)
         return Number(reading, headline.kind, (run.frozen_run_id,))
 
     def stated(self, run: RunAudit) -> bool:
@@ -87,10 +79,7 @@ class Frozen:
         return number.reading.value is not None and (number.run_ids == (run.record.run_id,) or bool(run.frozen_doubt))
 
     def margin(self, run: RunAudit) -> Number:
-        """Return the margin over the frozen control.
-
-        The rules of an edition use the same formula, for example accuracy − frozen accuracy in percentage points.
-        """
+        """Return the margin over the frozen control, with the formula of the rules of an edition."""
         headline = headline_of(run.record.measurements.scalars)
         observed, frozen = scalar_metric(run.record, headline.name), self.value(run)
         run_ids = (run.record.run_id, *frozen.run_ids)
@@ -121,36 +110,26 @@ def metric_of_run(run: RunAudit, quantity: Metric, frozen: Frozen, card_metrics:
 
     A metric by site has no number in a table with one number per run. For a metric with the name `NAME_L`, the number is the value
     of the metric `NAME` at the last site. The frozen accuracy and the margin depend on the frozen control of the run.
-
-    Args:
-        card_metrics: The metrics of the report.
     """
     record = run.record
     if quantity.name in COMPARED_WITH_CONTROL:
         headline = headline_of(record.measurements.scalars)
-        if quantity.name not in headline.names:
-            return Number(
-                Reading(None, f"the task of this run has no {quantity.label}"), quantity.kind, (record.run_id,)
-            )
-        return frozen.value(run) if quantity.name == headline.frozen else frozen.margin(run)
-    if quantity.name in record.measurements.sites:
-        by_site = Reading(
-            None, f"{quantity.name} is measured by site: {quantity.name}{LAST_SITE} is the value at the last site"
-        )
-        return Number(by_site, quantity.kind, (record.run_id,))
-    base = "" if quantity.name in record.measurements.scalars else at_last_site(quantity.name, card_metrics)
-    reading = last_site(record, base) if base else scalar_metric(record, quantity.name)
+        if quantity.name in headline.names:
+            return frozen.value(run) if quantity.name == headline.frozen else frozen.margin(run)
+        reading = Reading(None, f"the task of this run has no {quantity.label}")
+    elif quantity.name in record.measurements.sites:
+        last = f"{quantity.name}{LAST_SITE} is the value at the last site"
+        reading = Reading(None, f"{quantity.name} is measured by site: {last}")
+    else:
+        base = "" if quantity.name in record.measurements.scalars else at_last_site(quantity.name, card_metrics)
+        reading = last_site(record, base) if base else scalar_metric(record, quantity.name)
     return Number(reading, quantity.kind, (record.run_id,))
 
 
 def audit_columns(runs: Sequence[RunAudit], names: Sequence[str] = (), card_metrics: Known = NONE) -> Columns:
-    """Return the metrics of a table, in the order of `names`.
+    """Return the metrics of a table in the order of their names, by default of the table `audit`.
 
-    An optional metric is included only if at least one run measured it.
-
-    Args:
-        names: Keys of the metrics; default: the table `audit` for the headlines of the runs.
-        card_metrics: The metrics of the report.
+    An optional metric is included only if at least one run measured it. The metrics of the report are `card_metrics`.
     """
     measured = {name for run in runs for name in (*run.record.measurements.scalars, *run.record.measurements.sites)}
     names = names or table("audit", headlines_of(run.record for run in runs))
@@ -178,19 +157,13 @@ def seed_row(run: RunAudit, frozen: Frozen, columns: Columns, card_metrics: Know
 
 
 def seed_estimate(quantity: Metric, values: Iterable[SeedValue]) -> Estimate:
-    """Return the mean of a metric over seeds with its interval and its run ids.
-
-    Args:
-        values: One number per seed.
-    """
+    """Return the mean of a metric over seeds (one number each) with its interval and its run ids."""
     rows = tuple(values)
     summary = over_seeds(((row.seed, row.number.reading) for row in rows), quantity.name, quantity.mean)
     rows_not_finite = [row for row in rows if row.number.reading.not_finite]
     rows_with_value = [row for row in rows if row.number.reading.value is not None]
-    ids = tuple(
-        dict.fromkeys(run_id for row in rows_not_finite or rows_with_value or rows for run_id in row.number.run_ids)
-    )
-    mean = Number(summary.mean, quantity.kind, ids)
+    ids = dict.fromkeys(run_id for row in rows_not_finite or rows_with_value or rows for run_id in row.number.run_ids)
+    mean = Number(summary.mean, quantity.kind, tuple(ids))
     return Estimate(
         quantity.kind, rows, summary.n, mean, summary.std, summary.low, summary.high, average=summary.average
     )
@@ -225,11 +198,7 @@ def _by_author(run: RunAudit) -> str:
 
 
 def control_rows(runs: Iterable[RunAudit], frozen: Frozen) -> tuple[ControlRow, ...]:
-    """Return the state of each run's frozen control.
-
-    Args:
-        runs: The runs of a method. Controls are ignored.
-    """
+    """Return the state of each run's frozen control; runs that are controls are ignored."""
     return tuple(_control_row(run, frozen) for run in runs if run.record.spec.control == "none")
 
 
@@ -254,10 +223,7 @@ def _control_row(run: RunAudit, frozen: Frozen) -> ControlRow:
 
 
 def control_text(rows: Sequence[ControlRow]) -> str:
-    """Return the states of the frozen controls as text.
-
-    Examples: `control verified`, `control stated (seed 2): its metrics are unverifiable`.
-    """
+    """Return the states of frozen controls: `control stated (seed 2): its metrics are unverifiable`."""
     by_state: dict[tuple[str, str], list[int]] = {}
     for row in rows:
         by_state.setdefault((row.state, row.doubt), []).append(row.seed)
@@ -272,21 +238,13 @@ def integrity_row(record: RunRecord) -> IntegrityRow:
     return IntegrityRow(record.run_id, record.name, record.integrity.state, record.integrity.details)
 
 
-# From findings to rows of a page: seeds with the same judgement are grouped, most severe first.
-
-
 SEVERITY = ("error", "fail", "warn", "not_applicable", "skipped", "waived", "pass")
 
 
 def finding_rows(runs: Iterable[RunAudit], method: str, setting: str, card_metrics: Known) -> tuple[FindingRow, ...]:
-    """Return the findings of one method in one setting.
+    """Return the findings of a method in a setting; seeds with the same finding are grouped.
 
-    Seeds with the same finding are grouped. Rules that are skipped for a control are omitted.
-
-    Args:
-        method: Label of the method.
-        setting: Name of the setting.
-        card_metrics: The metrics of the report, which define the formats of numbers.
+    Rules that are skipped for a control are omitted. The metrics of the report define the formats of numbers.
     """
     findings_by_judgement: dict[tuple, list[tuple[int, Finding]]] = {}
     logged: dict[str, str] = {}
@@ -302,12 +260,10 @@ def finding_rows(runs: Iterable[RunAudit], method: str, setting: str, card_metri
 
 
 def rule_sentence(finding: Finding, record: RunRecord, card_metrics: Known) -> str:
-    """Return a sentence with the values that a rule compared, their limits and the state.
+    """Return the values that a rule compared, their limits and state: `growth 156 (limit 50): exploded`.
 
-    The stored `Finding.sentence` stays as it is, because `verify` compares it. The stored sentence is returned for a
-    margin over the frozen control, for a missing value, and if the record does not contain every value that the rule compared.
-
-    Example: `growth 156 (limit 50): exploded`.
+    The stored `Finding.sentence` stays as it is, because `verify` compares it. The stored sentence is returned for a margin over
+    the frozen control, for a missing value, and if the record does not contain every value that the rule compared.
     """
     if finding.rule in TITLES:
         return f"{finding.title}: {finding.observed.reason or finding.sentence}"
@@ -385,6 +341,7 @@ def _row(
 def _statement(same: Sequence[tuple[int, Finding]], card_metrics: Known, fired: str | None) -> SeedStatement:
     first = same[0][1]
     run_ids = tuple(finding.run_id for _, finding in same)
+    references = dict.fromkeys(finding.reference_run_id for _, finding in same if finding.reference_run_id)
     return SeedStatement(
         seeds=tuple(seed for seed, _ in same),
         run_ids=run_ids,
@@ -393,9 +350,7 @@ def _statement(same: Sequence[tuple[int, Finding]], card_metrics: Known, fired: 
         interval=first.interval,
         site="" if first.site is None else f"site {first.site}",
         epoch="" if fired is None else f"first fires at epoch {fired}",
-        reference_run_ids=tuple(
-            dict.fromkeys(finding.reference_run_id for _, finding in same if finding.reference_run_id)
-        ),
+        reference_run_ids=tuple(references),
         detail=first.detail,
         level=level_text(first.confidence or CONFIDENCE),
         basis=first.basis,

@@ -10,6 +10,7 @@ from fa_registry.records import AuditReport
 from fa_registry.reporting.claims import claims, gamma_answer
 from fa_registry.reporting.claims_depth import DEPTH
 from fa_registry.reporting.claims_reference import GAMMA, UNDERCUT, finding_with
+from fa_registry.reporting.labels import join_with_and
 
 MOST_METHODS = 6  # names in one clause
 # Result → clause about one method, and about several methods. The first result that occurs is the first sentence.
@@ -56,10 +57,7 @@ RESULTS = {
 
 
 def depth_summary(report: AuditReport) -> tuple[str, ...]:
-    """Return at most two sentences that compare the methods with their own frozen blocks.
-
-    The sentences are derived from the findings.
-    """
+    """Return at most two sentences, from the findings, that compare methods with their own frozen blocks."""
     methods: dict[str, Counter[str]] = {result: Counter() for result in CLAUSES}
     settings: Counter[str] = Counter()
     for group in groups(report):
@@ -68,9 +66,7 @@ def depth_summary(report: AuditReport) -> tuple[str, ...]:
             methods[_result(group)][label] += 1
             settings[label] += 1
     clauses = [
-        forms[len(methods[result]) > 1].format(
-            _joined([_in_settings(label, count, settings[label]) for label, count in methods[result].items()])
-        )
+        forms[len(methods[result]) > 1].format(_named(methods[result], settings))
         for result, forms in CLAUSES.items()
         if methods[result]
     ]
@@ -86,11 +82,7 @@ def gamma_summary(report: AuditReport) -> str:
         settings[label] += 1
         if kind in methods:
             methods[kind][label] += 1
-    clauses = [
-        f"{ANSWERS[kind]}: {_joined([_in_settings(label, count, settings[label]) for label, count in named.items()])}"
-        for kind, named in methods.items()
-        if named
-    ]
+    clauses = [f"{ANSWERS[kind]}: {_named(counts, settings)}" for kind, counts in methods.items() if counts]
     return f"{GAMMA}: {'; '.join(clauses)}." if clauses else ""
 
 
@@ -102,11 +94,12 @@ def _result(group: Group) -> str:
     return "below" if is_worse else result
 
 
-def _in_settings(label: str, count: int, total: int) -> str:
-    return label if count == total else f"{label} (in {count} of {total} settings)"
-
-
-def _joined(names: list[str]) -> str:
+def _named(counts: Counter[str], settings: Counter[str]) -> str:
+    """Return the labels as text, with the number of their settings if it is smaller than in `settings`."""
+    names = [
+        label if count == settings[label] else f"{label} (in {count} of {settings[label]} settings)"
+        for label, count in counts.items()
+    ]
     if len(names) > MOST_METHODS:
         return join_names(names, MOST_METHODS)
-    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+    return join_with_and(names)

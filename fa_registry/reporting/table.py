@@ -21,13 +21,9 @@ TEXT, WHOLE, NUMBER, YES_NO = "text", "integer", "number", "boolean"
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table.
+    """A column of a table; its kind is a number format (a filter such as pct), text, integer or boolean.
 
-    Attributes:
-        name: Key of the column.
-        heading: Heading on a page, in a CSV file and in a data frame.
-        kind: Format of the numbers in the column (a filter such as pct), or text, integer or boolean.
-        words: Description of the content.
+    The heading is that of a page, a CSV file and a data frame. The words describe the content.
     """
 
     name: str
@@ -43,12 +39,9 @@ class Column:
 
 @dataclass(frozen=True)
 class ResultsTable(Generic[T]):
-    """A table for any medium.
+    """A table for any medium, with sentences about the table as notes.
 
-    Attributes:
-        rows: One cell per column. A cell is a text, a number, a verdict, a Reading (formatted by the kind of its column) or an
-            Estimate.
-        notes: Sentences about the table.
+    A cell is a text, a number, a verdict, a Reading (formatted by the kind of its column) or an Estimate.
     """
 
     columns: tuple[Column, ...]
@@ -62,11 +55,7 @@ class ResultsTable(Generic[T]):
         return cls(tuple(Column(heading, heading) for heading in headings), tuple(map(tuple, rows)))
 
     def select(self, headings: Mapping[str, str]) -> ResultsTable[T]:
-        """Return the table with only some columns.
-
-        Args:
-            headings: Name of each column → its heading in the new table, in the order of the new table.
-        """
+        """Return the table with only the columns name → new heading, in the order of the headings."""
         positions = {column.name: position for position, column in reversed([*enumerate(self.columns)])}
         columns = (replace(self.columns[positions[name]], heading=heading) for name, heading in headings.items())
         rows = (tuple(row[positions[name]] for name in headings) for row in self.rows)
@@ -74,10 +63,7 @@ class ResultsTable(Generic[T]):
 
 
 def frame(table: ResultsTable) -> pd.DataFrame:
-    """Return the table as a data frame with the headings as column names.
-
-    A missing number is None, and a verdict is its label.
-    """
+    """Return a data frame named by the headings; a missing number is None, and a verdict is its label."""
     import pandas as pd  # an audit without frames does not need pandas
 
     def value(cell: Any) -> Any:

@@ -178,9 +178,6 @@ class Blank:
     text: str
 
 
-# The rows of the pages' tables: runs, findings, waivers, and the editions side by side.
-
-
 @dataclass(frozen=True, slots=True)
 class SeedRow:
     """One run in a table; it has no numbers if the report has more than 200 runs."""
@@ -457,9 +454,6 @@ class IntegrityRow:
     name: str
     state: str
     details: tuple[str, ...]
-
-
-# The tables of a form: numbers by site and seed. Each cell contains the state of the finding about its number.
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,8 @@ from fa_registry.protocol.grouping import groups
 from fa_registry.protocol.rule_evaluation import PROVISIONAL, UNDECIDED
 from fa_registry.protocol.rules import Edition, Rule, load_edition, shipped
 from fa_registry.records import AuditReport, GuardReading, Reading, RunAudit, Verdict
-from fa_registry.reporting.claim_keys import KEYS
 from fa_registry.reporting.claims import claims, gamma_answer, state_claims
-from fa_registry.reporting.claims_reference import reference_claims
+from fa_registry.reporting.claims_reference import KEYS, reference_claims
 from tests.reporting.asking import changed, run_of
 from tests.reporting.earning import SOUND, a_run, depth, null
 from tests.reporting.runs import SEEDS, full, make_record

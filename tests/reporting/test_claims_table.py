@@ -1,6 +1,6 @@
 """Every sentence of every claim: a record that earns it, and the smallest change of the record that must take it away.
 
-The table has all keys of `claim_keys.KEYS`. Each text of the modules of claims is in a claim of a row, not in its spoiled claim.
+The table has all keys of `KEYS`. Each text of the modules of claims is in a claim of a row, not in its spoiled claim.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from fa_registry.protocol.evidence_rules import (
 from fa_registry.records import Conformance, Exclusion, FurtherLimit, GuardReading, Integrity, Reading, RunAudit
 from fa_registry.reporting import claims as claims_module
 from fa_registry.reporting import claims_depth, claims_gamma, claims_reference
-from fa_registry.reporting.claim_keys import KEYS, TOPICS
 from fa_registry.reporting.claims import claims
+from fa_registry.reporting.claims_reference import KEYS, TOPICS
 from tests.reporting.asking import changed
 from tests.reporting.claims_of_tokens import rows_of_tokens
 from tests.reporting.earning import (

@@ -49,20 +49,13 @@ def accuracy_numbers(groups: Sequence[Group]) -> pd.DataFrame:
     """
     headline = headlines_of(run.record for group in groups for run in group.runs)[0]
     rule, margin, line = _line(groups, headline)
+    runs = [(group_label(group), run.record) for group in groups for run in group.runs]
     rows = [
-        (
-            group_label(group),
-            run.record.spec.control,
-            run.record.spec.seed,
-            run.record.run_id,
-            reading.value,
-            reading.reason,
-        )
-        for group in groups
-        for run in group.runs
-        if (reading := run.record.measurements.scalars.get(headline.name)) is not None
+        (label, record.spec.control, record.spec.seed, record.run_id, reading.value, reading.reason)
+        for label, record in runs
+        if (reading := record.measurements.scalars.get(headline.name)) is not None
     ]
-    chance = common_chance(run.record for group in groups for run in group.runs)
+    chance = common_chance(record for _, record in runs)
     frame = pd.DataFrame([(*row, line, rule, margin, chance, headline.name) for row in rows], columns=list(COLUMNS))
     return frame.astype({"value": float, "line": float, "margin": float, "seed": int, "chance": float})
 
@@ -88,7 +81,8 @@ def accuracy_panel(groups: Sequence[Group], width: float = WIDTH) -> FigurePanel
     title = f"{metric.heading} of every seed"
     caption = f"Each dot is the {metric.symbol} of one seed on the whole test set; a bar shows the mean."
     caption += " The grey band is the range of the frozen controls." if (frame["control"] == "frozen").any() else ""
-    text = _line_in_text(frame)
+    line, rule = (frame[name].iloc[0] for name in ("line", "rule"))
+    text = f"the mean of the frozen controls {_step(frame)} (limit of {rule}), {_value(frame, line)}" if rule else ""
     caption += f" The dashed line is {text}." if text else ""
     chance = frame["chance"].iloc[0]
     caption += f" The dotted line is chance, {filters.KINDS[metric.kind](chance)}." if not math.isnan(chance) else ""
@@ -105,11 +99,6 @@ def accuracy_panel(groups: Sequence[Group], width: float = WIDTH) -> FigurePanel
         _table(frame),
         drawn=image,
     )
-
-
-def _line_in_text(frame: pd.DataFrame) -> str:
-    line, rule = (frame[name].iloc[0] for name in ("line", "rule"))
-    return f"the mean of the frozen controls {_step(frame)} (limit of {rule}), {_value(frame, line)}" if rule else ""
 
 
 def _value(frame: pd.DataFrame, value: float) -> str:
@@ -130,28 +119,22 @@ def _in_text(frame: pd.DataFrame) -> list[str]:
     text = []
     for method, rows in frame.groupby("method", sort=False):
         accuracies = rows["value"].dropna()
-        low, high = (
-            (_value(frame, end) for end in (accuracies.min(), accuracies.max())) if len(accuracies) else ("", "")
-        )
-        text.append(f"{method} {low if low == high else f'{low} to {high}'}" if low else f"{method} N/A")
+        ends = dict.fromkeys(_value(frame, end) for end in (accuracies.min(), accuracies.max()) if len(accuracies))
+        text.append(f"{method} {' to '.join(ends) or 'N/A'}")
     return text
 
 
 def _table(frame: pd.DataFrame) -> tuple[Row[Number], ...]:
-    seeds, groups = _seeds(frame), []
+    groups, kind = [], quantity_of(frame["headline"].iloc[0]).kind
+    absent = Number(Reading(None, "there is no run with this seed"), kind, ())
     for method, rows in frame.groupby("method", sort=False):
-        first = rows.drop_duplicates("seed").set_index("seed")
-        cells = [first.loc[seed] if seed in first.index else None for seed in seeds]
-        kind = quantity_of(frame["headline"].iloc[0]).kind
-        numbers = tuple(_number(cell, kind) for cell in cells)
-        groups.append(Row(str(method), rows=(Row("", numbers),), run_ids=tuple(first["run_id"])))
+        first = rows.drop_duplicates("seed")
+        readings = map(from_frame, first["value"], first["reason"])
+        cells = zip(first["seed"], readings, first["run_id"], strict=True)
+        numbers = {seed: Number(reading, kind, (run_id,)) for seed, reading, run_id in cells}
+        row = Row("", tuple(numbers.get(seed, absent) for seed in _seeds(frame)))
+        groups.append(Row(str(method), rows=(row,), run_ids=tuple(first["run_id"])))
     return tuple(groups)
-
-
-def _number(cell: pd.Series | None, kind: str) -> Number:
-    if cell is None:
-        return Number(Reading(None, "there is no run with this seed"), kind, ())
-    return Number(from_frame(cell["value"], cell["reason"]), kind, (cell["run_id"],))
 
 
 def draw(frame: pd.DataFrame, width: float = WIDTH) -> RenderedFigure:

@@ -63,11 +63,7 @@ class RenderedFigure(bytes):
         return f"data:image/svg+xml,{quote(self, safe=IN_URI)}"
 
     def saved(self, kind: str) -> bytes:
-        """Return the figure as a file.
-
-        Args:
-            kind: A key of VECTORS, or `png`.
-        """
+        """Return the figure as a file in a format of VECTORS, or as `png`."""
         if kind == "svg":
             return bytes(self)
         stream = io.BytesIO()
@@ -118,14 +114,11 @@ class Canvas:
         """Draw lines on the sheet."""
         self.sheet.add_collection(LineCollection([*pieces], colors=colour, **look), autolim=False)
 
-    def dots(self, points: Iterable[tuple[float, float]], colour: str, size: float = 3.6, **look: object) -> None:
-        """Draw round dots on the sheet.
-
-        The dots are one path, because a circle for each dot would make the file five times as long.
-        """
+    def dots(self, points: Iterable[tuple[float, float]], colour: str, **look: object) -> None:
+        """Draw round dots on the sheet as one path, because circles would make the file five times as long."""
         ends = [(x + shift, y) for x, y in points for shift in (0, 1e-4)]
         path = Path(ends, [Path.MOVETO, Path.LINETO] * (len(ends) // 2)) if ends else Path(np.empty((0, 2)))
-        self.sheet.add_patch(PathPatch(path, fill=False, edgecolor=colour, linewidth=size, capstyle="round", **look))
+        self.sheet.add_patch(PathPatch(path, fill=False, edgecolor=colour, linewidth=3.6, capstyle="round", **look))
 
     def place(self, left: float, right: float, bottom: float, top: float, **options: float) -> None:
         """Set the margins around all axes; all margins are in inches."""
@@ -185,9 +178,8 @@ def compact_svg(svg: str) -> str:
 
 def _steps(line: re.Match[str], tolerance: int) -> str:
     """Return the points of a line as steps of 0.1 pt."""
-    points = thinned(
-        [tuple(round(10 * float(part)) for part in point.split()) for point in line[1].split("L")], tolerance
-    )
+    rounded = [tuple(round(10 * float(part)) for part in point.split()) for point in line[1].split("L")]
+    points = thinned(rounded, tolerance)
     steps = [(x - before[0], y - before[1]) for before, (x, y) in zip(points, points[1:], strict=False)]
     return "m" + " ".join(f"{x / 10:g} {y / 10:g}" for x, y in [*points[:1], *steps])
 
@@ -216,8 +208,6 @@ def _shorter(attribute: re.Match[str]) -> str:
     return text
 
 
-# Axes: ranges, ticks and marks.
-
 DECADES = 1.5  # values that range over more decades are drawn on a logarithmic axis
 MOST_LETTERS = 44  # maximum length of the label of a legend entry or a row
 
@@ -237,11 +227,7 @@ def dot(label: str, colour: object, marker: str = "o", fill: object = None) -> L
 
 
 def dotted_lines(styles: Mapping[str, tuple[str, object]]) -> list[Line2D]:
-    """Return legend entries for lines with dots.
-
-    Args:
-        styles: Label → (colour, dash pattern).
-    """
+    """Return legend entries for lines with dots; the styles are label → (colour, dash pattern)."""
     return [
         key(label, color=colour, linestyle=dash, marker="o", markersize=4) for label, (colour, dash) in styles.items()
     ]
@@ -280,13 +266,9 @@ def tick_text(value: float, percent: bool) -> str:
 
 
 def padded(values: Iterable[float], min_width: float, share: float = 0.06) -> tuple[float, float]:
-    """Return the range of the values with a margin on both sides, at least `min_width` wide.
+    """Return the range of the finite values, or 0, with a margin of `share` of the range on both sides.
 
-    If no value is finite, the range is centred at 0.
-
-    Args:
-        values: The values; those that are not finite are ignored.
-        share: The width of each margin, as a fraction of the range.
+    The returned range is at least `min_width` wide.
     """
     finite = [value for value in values if math.isfinite(value)]
     low, high = (min(finite), max(finite)) if finite else (0.0, 0.0)
@@ -322,10 +304,7 @@ def value_axis(axes: Axes, values: Iterable[float], axis: str = "x", linear: boo
 
 
 def _decades(axes: Axes, axis: str, powers: np.ndarray) -> None:
-    """Set limits and ticks of a logarithmic axis.
-
-    The automatic margins of matplotlib overflow for norms that range over hundreds of decades.
-    """
+    """Set limits and ticks of a logarithmic axis; matplotlib's margins overflow for hundreds of decades."""
     margin = 0.05 * (powers.max() - powers.min())
     low, high = np.clip([powers.min() - margin, powers.max() + margin], -300, 300)
     axes.set(**{f"{axis}lim": (10.0**low, 10.0**high), f"{axis}scale": "log"})
@@ -342,11 +321,7 @@ def row_width(rows: Sequence[str]) -> float:
 
 
 def row_axis(axes: Axes, rows: Sequence[str], left_out: int = 0) -> None:
-    """Label the rows on the y axis; the first row is at the top.
-
-    Args:
-        left_out: Number of rows that are not drawn; if not 0, the number is added to the label of the x axis.
-    """
+    """Label the rows on the y axis, first row at the top, and write on the x axis how many are left out."""
     axes.set_yticks(range(len(rows)), rows)
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0, labelsize=8)
@@ -366,8 +341,6 @@ def remark(axes: Axes, x: float, y: float, text: str, ha: str = "center", **text
     axes.text(x, y, text, ha=ha, va="center", color=TICK, fontsize=8, **text_options)
 
 
-# Small panels on the sheet of a canvas, one per method.
-
 Edges = tuple[float, float, float, float]  # the values at the left, right, lower and upper edge of a panel
 ACROSS, MOST, LETTERS = 3, 24, 21  # panels per row and per figure; characters of a name
 LEFT, GAP, BOTTOM = 0.42, 0.42, 0.36  # inches around panels
@@ -375,14 +348,7 @@ LEFT, GAP, BOTTOM = 0.42, 0.42, 0.36  # inches around panels
 
 @dataclass(frozen=True)
 class PanelFrame:
-    """Position and size of a panel in inches, and the ranges of its two axes.
-
-    Args:
-        first: Value of x at the left edge.
-        last: Value of x at the right edge.
-        low: Value of y at the lower edge.
-        high: Value of y at the upper edge.
-    """
+    """Position and size of a panel in inches, and the values at its left, right, lower and upper edge."""
 
     left: float
     top: float
@@ -413,12 +379,9 @@ def small_multiples(
 ) -> Iterator[tuple[str, PanelFrame, bool]]:
     """Draw one empty panel per method with its name and axes, `across` panels per row.
 
-    Args:
-        canvas: The canvas, with the height that `height_of` returns.
-        methods: Method → values at the left, right, lower and upper edge of its panel.
-        head: Space above the first row, in inches.
-        high: Height of a panel, in inches.
-        names: Labels of the x axis and the y axis.
+    The canvas has the height that `height_of` returns; `head` is the space above the first row, and `high` the height of a panel,
+    in inches. The edges of a method are the values at the left, right, lower and upper edge of its panel. The names label the x
+    axis and the y axis.
 
     Yields:
         (method, its panel, whether the panel is the first of its row).

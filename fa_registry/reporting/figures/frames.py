@@ -24,10 +24,7 @@ def from_frame(value: float, reason: str) -> Reading:
 
 
 def variant(entries: Iterable[Mapping[str, object]]) -> pd.DataFrame:
-    """Return a data frame with one row per entry.
-
-    The columns listed in NUMERIC have the type float. A missing number is NaN.
-    """
+    """Return a data frame with one row per entry; NUMERIC columns are float, and a missing number is NaN."""
     frame = pd.DataFrame(list(entries))
     return frame.astype({name: float for name in NUMERIC if name in frame})
 
@@ -44,36 +41,21 @@ def with_chance(frame: pd.DataFrame, runs: Iterable[RunAudit]) -> pd.DataFrame:
 
 
 def entry(row: Mapping[str, AnalysisCell], name: str, *keys: str) -> dict[str, object]:
-    """Return one cell of an analysis table as a row of a data frame.
-
-    Args:
-        name: Column of the cell.
-        keys: Further columns whose values are copied into the result.
-    """
+    """Return one cell of an analysis table, with the values of the columns `keys`, as a data frame's row."""
     cell = row[name]
     low, high = cell.interval or (None, None)
     values = {"words": cell.text, "value": cell.reading.value, "low": low, "high": high, "reason": cell.reading.reason}
-    return {
-        "panel": name,
-        **{key: plain(row[key]) if key in row else None for key in ("method", "setting", *keys)},
-        **values,
-    }
+    copied = {key: plain(row[key]) if key in row else None for key in ("method", "setting", *keys)}
+    return {"panel": name, **copied, **values}
 
 
 def plain(cell: AnalysisCell) -> str | float | None:
-    """Return the number of a numeric cell, or the text of a text cell.
-
-    Returns:
-        None if the number is missing.
-    """
+    """Return the number of a numeric cell (None if it is missing), or the text of a text cell."""
     return cell.reading.value if cell.reading else cell.text
 
 
 def named(numbers: pd.DataFrame) -> pd.DataFrame:
-    """Add a column `row` with the label of each method.
-
-    If there are several settings, the label also contains the parts in which the settings differ.
-    """
+    """Add a column `row` with the label of each method, and the parts in which several settings differ."""
     settings = list(dict.fromkeys(numbers["setting"]))
     parts = [setting.split(" · ") for setting in settings]
     shared = set.intersection(*map(set, parts)) if parts else set()
@@ -83,9 +65,8 @@ def named(numbers: pd.DataFrame) -> pd.DataFrame:
     }
     rows: dict[tuple[str, str], str] = {}
     for method, setting in dict.fromkeys(zip(numbers["method"], numbers["setting"], strict=True)):
-        text = escape_control(
-            f"{method} · {distinct_parts[setting]}" if len(settings) > 1 and distinct_parts[setting] else method
-        )
+        suffix = f" · {distinct_parts[setting]}" if len(settings) > 1 and distinct_parts[setting] else ""
+        text = escape_control(f"{method}{suffix}")
         short_text = shortened(text)
         twice = short_text in rows.values()  # rows with the same shortened text would be drawn over each other
         rows[method, setting] = f"{shortened(text, MOST_LETTERS - 5)} #{len(rows) + 1}" if twice else short_text
@@ -93,11 +74,7 @@ def named(numbers: pd.DataFrame) -> pd.DataFrame:
 
 
 def in_rows(numbers: pd.DataFrame) -> tuple[pd.DataFrame, list[str], int]:
-    """Return the data of the first MOST_ROWS figure rows.
-
-    Returns:
-        (data of these rows, their labels in order, number of rows that were left out).
-    """
+    """Return (data of the first MOST_ROWS figure rows, labels of these rows, number of rows left out)."""
     numbers = named(numbers)
     rows = list(dict.fromkeys(numbers["row"]))
     visible_rows = rows[:MOST_ROWS]

@@ -46,18 +46,11 @@ TYPES = {"exact": bool, **dict.fromkeys(("gamma", "low", "high"), float)}
 def gamma_numbers(groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
     """Return one row per run and site, for the methods that have a null.
 
-    Columns `low` and `high` are the mean of the null ± DEVIATIONS standard deviations of its draws.
-
-    Args:
-        cards: The report's plug-in cards, which list the sites where the credit is exact by construction.
+    Columns `low` and `high` are the mean of the null ± DEVIATIONS standard deviations of its draws. The plug-in cards list the
+    sites where the credit is exact by construction.
     """
-    rows = [
-        row
-        for group in groups
-        if not group.control
-        for run in group.runs
-        for row in _rows(group_label(group), run.record, cards)
-    ]
+    runs = ((group_label(group), run.record) for group in groups if not group.control for run in group.runs)
+    rows = [row for label, record in runs for row in _rows(label, record, cards)]
     frame = pd.DataFrame(rows, columns=list(COLUMNS)).astype(TYPES)
     with_null = frame.loc[frame["low"].notna() & ~frame["exact"], "method"]
     return frame[frame["method"].isin(set(with_null))].reset_index(drop=True)
@@ -92,7 +85,8 @@ def gamma_panel(
         "Γ inside the band is no evidence of alignment. Site 0 is the output of the embedding, site l the output of block l."
     )
     caption += " At a hollow dot, Γ = 1 by construction, so it is no evidence either." if numbers["exact"].any() else ""
-    if any(_reason_of_first(run.record) == NOT_CREDITED for group in groups for run in group.runs):
+    measured = [run.record.measurements.sites.get("gamma") for group in groups for run in group.runs]
+    if any(row and row[0].reason == NOT_CREDITED for row in measured):
         caption += f" Left out: {NOT_CREDITED}."
     caption += f" {methods - MOST} more methods are in the table." if methods > MOST else ""
     image = draw(numbers, width)
@@ -106,10 +100,6 @@ def gamma_panel(
         tuple(_table(numbers)) if width == WIDTH else (),
         drawn=image,
     )
-
-
-def _reason_of_first(record: RunRecord) -> str:
-    return next((reading.reason for reading in record.measurements.sites.get("gamma", ())), "")
 
 
 def _in_text(numbers: pd.DataFrame) -> Iterator[str]:
@@ -132,15 +122,12 @@ def _table(numbers: pd.DataFrame) -> Iterator[Row[Number]]:
 
 def _over_runs(rows: pd.DataFrame) -> pd.DataFrame:
     """Return one row per site: mean Γ, ends of the null band, and whether Γ is exact."""
-    sites = rows.groupby("site").agg({"low": "min", "high": "max", "exact": "first"})
-    means = [_mean(of_site).value for _, of_site in rows.groupby("site")]
+    sites, means = rows.groupby("site").agg({"low": "min", "high": "max", "exact": "first"}), []
+    for _, of_site in rows.groupby("site"):
+        readings = map(from_frame, of_site["gamma"], of_site["reason"])
+        means.append(over_seeds(zip(of_site["seed"], readings, strict=True), "gamma").mean.value)
     sites.insert(0, "gamma", pd.Series(means, sites.index, dtype=float))
     return sites
-
-
-def _mean(rows: pd.DataFrame) -> Reading:
-    readings = map(from_frame, rows["gamma"], rows["reason"])
-    return over_seeds(zip(rows["seed"], readings, strict=True), "gamma").mean
 
 
 def _known(value: float, reasons: pd.Series) -> Reading:
@@ -148,11 +135,7 @@ def _known(value: float, reasons: pd.Series) -> Reading:
 
 
 def draw(numbers: pd.DataFrame, width: float = WIDTH) -> RenderedFigure:
-    """Draw the figure from the rows of `gamma_numbers`.
-
-    Args:
-        width: NARROW draws one large panel per method.
-    """
+    """Draw the figure from the rows of `gamma_numbers`; the width NARROW draws one large panel per method."""
     across, high = (1, 1.2) if width == NARROW else (ACROSS, PANEL)
     methods = list(dict.fromkeys(numbers["method"]))[:MOST]
     canvas = Canvas(width, height_of(len(methods), HEAD, high, across))

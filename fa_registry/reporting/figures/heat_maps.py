@@ -80,10 +80,7 @@ def heat_numbers(panel: Panel, groups: Sequence[Group], cards: Mapping[str, Mapp
     """Return the mean over seeds for each method, site and epoch.
 
     A missing value is NaN, and column `reason` contains the reason. Controls are left out. Methods whose credit is exact at all
-    sites are left out too.
-
-    Args:
-        cards: The report's plug-in cards, which list the sites where Γ is exact by construction.
+    sites are left out too. The plug-in cards list the sites where Γ is exact by construction.
     """
     rows = [row for group in groups if not group.control for row in _rows(panel, group, cards)]
     frame = pd.DataFrame(rows, columns=list(COLUMNS)).astype({"value": float, "exact": bool})
@@ -115,12 +112,9 @@ def reading_at(panel: Panel, run: RunAudit, site: int, epoch: int) -> Reading:
 
 
 def heat_panel(panel: Panel, numbers: pd.DataFrame, groups: Sequence[Group]) -> FigurePanel:
-    """Return the heat map of one metric in one setting, with its table.
+    """Return the heat map of one metric in one setting, with its table; there is at least one value.
 
     The page shows the map of `layer_map` instead of the image.
-
-    Args:
-        numbers: The result of `heat_numbers`, with at least one value.
     """
     rule = limit(panel.judged, groups)
     epochs = sorted(numbers["epoch"].unique().tolist())
@@ -143,11 +137,6 @@ def _nowhere(numbers: pd.DataFrame) -> pd.Series:
     return numbers["value"].isna().groupby([numbers["method"], numbers["site"]]).transform("all")
 
 
-def visible_sites(numbers: pd.DataFrame) -> list[int]:
-    """Return the sites with a value at any epoch of any method."""
-    return sorted(set(numbers.loc[numbers["value"].notna(), "site"].tolist()))
-
-
 def _in_text(panel: Panel, numbers: pd.DataFrame) -> Iterator[str]:
     """Yield a sentence per method with the range of values in its last epoch."""
     for method, rows in numbers[~numbers["exact"]].groupby("method", sort=False):
@@ -162,24 +151,19 @@ def _in_text(panel: Panel, numbers: pd.DataFrame) -> Iterator[str]:
 
 def _table(panel: Panel, numbers: pd.DataFrame, epochs: Sequence[int]) -> Iterator[Row[Number]]:
     visible_rows = numbers[~_nowhere(numbers) & numbers["epoch"].isin(epochs)]
+    missing = Reading(None, "no value was measured at this epoch")
     for method, rows in visible_rows.groupby("method", sort=False):
         ids = tuple(dict.fromkeys(rows["run_ids"].iloc[0].split()))
         lines = []
         for site, of_site in rows.groupby("site"):
-            values = dict(zip(of_site["epoch"], zip(of_site["value"], of_site["reason"], strict=True), strict=True))
-            readings = [
-                from_frame(*values.get(epoch, (math.nan, "no value was measured at this epoch"))) for epoch in epochs
-            ]
-            lines.append(Row(f"site {site}", tuple(Number(reading, panel.kind, ids) for reading in readings)))
+            readings = dict(zip(of_site["epoch"], map(from_frame, of_site["value"], of_site["reason"]), strict=True))
+            numbers = (Number(readings.get(epoch, missing), panel.kind, ids) for epoch in epochs)
+            lines.append(Row(f"site {site}", tuple(numbers)))
         yield Row(str(method), rows=tuple(lines), run_ids=ids)
 
 
 def draw(panel: Panel, numbers: pd.DataFrame, threshold: float | None) -> RenderedFigure:
-    """Draw a heat map from the rows of `heat_numbers`.
-
-    Args:
-        threshold: Threshold of the rule that judges the metric, or None.
-    """
+    """Draw a heat map from the rows of `heat_numbers`; the threshold is that of the rule, or None."""
     methods = list(dict.fromkeys(numbers["method"]))[:MOST]
     visible_rows = numbers[numbers["method"].isin(methods)]
     sites = visible_rows[~_nowhere(visible_rows)]["site"]
@@ -190,13 +174,10 @@ def draw(panel: Panel, numbers: pd.DataFrame, threshold: float | None) -> Render
     last = visible_rows.groupby("method")["epoch"].max()
     edges = {method: (0, max(last[method], 1), sites.min() - 0.5, sites.max() + 0.5) for method in methods}
     for method, box, first in small_multiples(canvas, edges, HEAD, PANEL, ("epoch", "site l")):
-        _cells(
-            canvas, box, visible_rows[(visible_rows["method"] == method) & visible_rows["site"].isin(set(sites))], scale
-        )
-        for epoch, side in (
-            (0, "left"),
-            (int(box.last), "right"),
-        ):  # aligned inwards, so that the labels of adjacent panels do not overlap
+        of_method = visible_rows[visible_rows["method"] == method]
+        _cells(canvas, box, of_method[of_method["site"].isin(set(sites))], scale)
+        # aligned inwards, so that the labels of adjacent panels do not overlap
+        for epoch, side in ((0, "left"), (int(box.last), "right")):
             canvas.text(box.x(epoch), box.bottom + 0.09, str(epoch), ha=side, color=TICK)
         for tick in whole_ticks(int(sites.max())):
             if first and tick >= sites.min():
@@ -205,18 +186,13 @@ def draw(panel: Panel, numbers: pd.DataFrame, threshold: float | None) -> Render
 
 
 def _cells(canvas: Canvas, box: PanelFrame, rows: pd.DataFrame, scale: Scale) -> None:
-    """Draw one cell per epoch and site.
-
-    A cell extends halfway to the previous and to the next epoch.
-    """
+    """Draw one cell per epoch and site, which extends halfway to the previous and to the next epoch."""
     epochs = np.array(sorted(rows["epoch"].unique()), dtype=float)
     edges = np.concatenate([[box.first], (epochs[1:] + epochs[:-1]) / 2, [box.last]])
     sides = {epoch: (box.x(edges[index]), box.x(edges[index + 1])) for index, epoch in enumerate(epochs)}
     fields, colours = [], []
     informative_rows = rows[~rows["exact"]]  # at the other sites, Γ = 1 by construction
-    for site, epoch, value in zip(
-        informative_rows["site"], informative_rows["epoch"], informative_rows["value"], strict=True
-    ):
+    for site, epoch, value in zip(*(informative_rows[name] for name in ("site", "epoch", "value")), strict=True):
         (left, right), top, bottom = sides[epoch], box.y(site + 0.5), box.y(site - 0.5)
         corners = [(left, top), (right, top), (right, bottom), (left, bottom)]
         if value == value:
@@ -232,8 +208,6 @@ def _cells(canvas: Canvas, box: PanelFrame, rows: pd.DataFrame, scale: Scale) ->
 
 
 # Colours of heat maps, in steps that differ in lightness: readable in print and with any colour blindness.
-
-
 WHITE, BLUE, DARK_BLUE = "#f4f8fb", "#4a97cc", "#00395c"
 ORANGE, DARK_ORANGE, HATCH = "#ee9350", "#571c00", "#a9afb6"
 STEPS, STEPS_BELOW = 6, 10  # colours of a ramp; colours of the ramp below a limit, which contains most cells
@@ -243,14 +217,9 @@ LENGTH, THICK = 2.9, 0.11  # of the colour bar, in inches
 
 @dataclass(frozen=True)
 class Scale:
-    """A colour scale: intervals of values and their colours.
+    """A colour scale: ascending edges of intervals, and one colour per interval.
 
-    Attributes:
-        edges: The ends of the intervals, in ascending order.
-        colours: One colour per interval.
-        ticks: (edge, label) of each tick on the colour bar.
-        logarithmic: Whether the edges are decimal logarithms.
-        limit: The edge above which a rule fires, or None.
+    Each tick is (edge, label). The edges may be decimal logarithms. Above the edge `limit` (or None), a rule fires.
     """
 
     edges: tuple[float, ...]
@@ -260,10 +229,7 @@ class Scale:
     limit: float | None = None
 
     def colour(self, value: float) -> str:
-        """Return the colour of a finite value.
-
-        A value outside of the scale has the colour of the nearest end.
-        """
+        """Return the colour of a finite value; a value outside of the scale has the colour of the nearest end."""
         if self.logarithmic:
             value = math.log10(value) if value > 0 else self.edges[0]
         inner = self.edges[1:-1]
@@ -276,15 +242,11 @@ def scale_of(panel: Panel, values: Iterable[float], threshold: float | None) -> 
 
 
 def growth(values: Iterable[float], threshold: float | None) -> Scale:
-    """Return the colour scale of the growth: blue below the threshold, orange above.
-
-    A rule fires above the threshold.
-    """
+    """Return the colours of the growth: blue below the threshold, orange above, where a rule fires."""
     logarithms = [math.log10(value) for value in values if value > 0] or [0.0]
     low = min(0.0, math.floor(10 * min(logarithms)) / 10)
     if threshold is None or threshold <= 0:
-        parts = [(low, max(*logarithms, low + 0.3), WHITE, DARK_BLUE, 2 * STEPS)]
-        return _logarithmic(parts, None)
+        return _logarithmic([(low, max(*logarithms, low + 0.3), WHITE, DARK_BLUE, 2 * STEPS)], None)
     log_threshold = math.log10(threshold)
     parts = [(min(low, log_threshold - 0.3), log_threshold, WHITE, BLUE, STEPS_BELOW)]
     if max(logarithms) > log_threshold:
@@ -293,10 +255,7 @@ def growth(values: Iterable[float], threshold: float | None) -> Scale:
 
 
 def _logarithmic(parts: Sequence[tuple[float, float, str, str, int]], threshold: float | None) -> Scale:
-    """Return a scale that joins several parts.
-
-    Each part is the tuple (first edge, last edge, first colour, last colour, number of colours).
-    """
+    """Return a scale of parts: (first edge, last edge, first colour, last colour, number of colours)."""
     edges = [parts[0][0]]
     colours: list[str] = []
     for low, high, start, end, count in parts:
@@ -304,7 +263,8 @@ def _logarithmic(parts: Sequence[tuple[float, float, str, str, int]], threshold:
         colours += ramp(start, end, count)
     limit = None if threshold is None else math.log10(threshold)
     ends = [parts[0][0], *(part[1] for part in parts)]
-    ticks = [(edge, compact(threshold) if edge == limit else _power(edge)) for edge in ends]
+    powers = ((edge, 10.0 ** min(edge, 308)) for edge in ends)
+    ticks = [(edge, compact(threshold if edge == limit else float(f"{power:.2g}"))) for edge, power in powers]
     return Scale(tuple(edges), tuple(colours), tuple(ticks), logarithmic=True, limit=limit)
 
 
@@ -324,10 +284,6 @@ def ramp(start: str, end: str, count: int) -> tuple[str, ...]:
     return tuple(map(to_hex, np.linspace(to_rgb(start), to_rgb(end), count)))
 
 
-def _power(power: float) -> str:
-    return compact(float(f"{10.0 ** min(power, 308):.2g}"))
-
-
 def bar(canvas: Canvas, scale: Scale, text: str, left: float, top: float) -> None:
     """Draw the colour bar with labelled ticks and a line at the limit of the rule."""
     first, last = scale.edges[0], scale.edges[-1]
@@ -338,8 +294,7 @@ def bar(canvas: Canvas, scale: Scale, text: str, left: float, top: float) -> Non
     for start, end, colour in zip(scale.edges, scale.edges[1:], scale.colours, strict=False):
         width = at(end) - at(start)
         canvas.sheet.add_patch(Rectangle((at(start), top), width, THICK, color=colour, linewidth=0, antialiased=False))
-    outline = Rectangle((left, top), LENGTH, THICK, fill=False, edgecolor=FRAME, linewidth=0.6)
-    canvas.sheet.add_patch(outline)
+    canvas.sheet.add_patch(Rectangle((left, top), LENGTH, THICK, fill=False, edgecolor=FRAME, linewidth=0.6))
     for edge, label in scale.ticks:
         is_limit = edge == scale.limit
         label = f"limit {label}" if is_limit else label
@@ -351,9 +306,6 @@ def bar(canvas: Canvas, scale: Scale, text: str, left: float, top: float) -> Non
 
 def _even(low: float, high: float, count: int) -> tuple[float, ...]:
     return tuple(np.linspace(low, high, count + 1).tolist())
-
-
-# The map of the page. Every cell is a rectangle of an SVG, and its value is the title that a browser shows at the pointer.
 
 
 TITLE = "Every site at every epoch"
@@ -370,15 +322,9 @@ def layer_map(
 ) -> tuple[LayerMap | None, tuple[FigurePanel, ...]]:
     """Return the map of one setting and its heat maps for papers.
 
-    If the map is too large with one cell per epoch, adjacent epochs with the same colour share a cell. If the map is still too
-    large, it has only the means over seeds.
-
-    Args:
-        cards: The report's plug-in cards, which list the sites where Γ is exact by construction.
-        room: Maximum size of the map in bytes.
-
-    Returns:
-        The tuple (the map, the heat maps). The map is None if it does not fit or no run was measured by site and epoch.
+    If the map is larger than `room` bytes with one cell per epoch, adjacent epochs with the same colour share a cell. If the map is
+    still too large, it has only the means over seeds. The map is None if it does not fit or no run was measured by site and epoch.
+    The plug-in cards list the sites where Γ is exact by construction.
     """
     frames = {panel: heat_numbers(panel, groups, cards) for panel in BY_SITE}
     frames = {panel: numbers for panel, numbers in frames.items() if numbers["value"].notna().any()}
@@ -410,9 +356,8 @@ def map_bytes(found: LayerMap) -> int:
 
 
 def _caption(frames: Mapping[Panel, pd.DataFrame], groups: Sequence[Group], joined: bool) -> str:
-    text = (
-        "Choose a method and a seed; the pointer over a cell shows its value. All methods and seeds share the colours."
-    )
+    text = "Choose a method and a seed; the pointer over a cell shows its value."
+    text += " All methods and seeds share the colours."
     text += " Adjacent epochs with the same colour share a cell." if joined else ""
     for panel in frames:
         rule = limit(panel.judged, groups)
@@ -436,7 +381,8 @@ def _panel(
     alt: str,
     cards: Mapping[str, Mapping[str, Any]],
 ) -> LayerPanel:
-    epochs, sites = sorted(numbers["epoch"].unique().tolist()), visible_sites(numbers)
+    epochs = sorted(numbers["epoch"].unique().tolist())
+    sites = sorted(set(numbers.loc[numbers["value"].notna(), "site"].tolist()))  # with a value at any epoch
     means = dict(iter(numbers.groupby("method")))
     exact = {label: set(rows.loc[rows["exact"], "site"]) for label, rows in means.items()}
     readings: dict[tuple[str, int | None], Rows] = {
@@ -501,12 +447,8 @@ def _colour_bar(scale: Scale) -> tuple[tuple[tuple[int, int, str], ...], tuple[t
 
 
 def _of_means(numbers: pd.DataFrame, sites: Sequence[int], epochs: Sequence[int]) -> Rows:
-    values = {
-        (site, epoch): from_frame(value, reason)
-        for site, epoch, value, reason in zip(
-            numbers["site"], numbers["epoch"], numbers["value"], numbers["reason"], strict=True
-        )
-    }
+    readings = map(from_frame, numbers["value"], numbers["reason"])
+    values = dict(zip(zip(numbers["site"], numbers["epoch"], strict=True), readings, strict=True))
     missing = Reading(None, "no run was measured at this site and epoch")
     return [[values.get((site, epoch), missing) for epoch in epochs] for site in sites]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from types import MappingProxyType
@@ -44,19 +44,17 @@ PANEL_BYTES, GROUP_BYTES, LINE_BYTES, CELL_BYTES = 700, 110, 45, 24
 def setting_figures(
     groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any]] = NO_CARDS, room: int = PAGE
 ) -> Truncated[SettingFigures]:
-    """Return the figures of as many settings as fit on the page.
+    """Return the figures of as many settings as fit on the page, in `room` bytes.
 
-    First, every setting gets its trajectories and its accuracy figure. The first setting gets these figures even if they are
-    too large. After that, figures by site are added while there is space. If a figure does not fit, its table of numbers is
-    removed first, because audit.json contains the same numbers. A method has the same colour in all trajectories.
-
-    Args:
-        groups: The groups, ordered by setting.
-        cards: The report's plug-in cards, which list the sites where Γ is exact.
-        room: Maximum size of all figures in bytes.
+    First, every setting gets its trajectories and its accuracy figure. The first setting gets these figures even if they are too
+    large. After that, figures by site are added while there is space. If a figure does not fit, its table of numbers is removed
+    first, because audit.json contains the same numbers. A method has the same colour in all trajectories. The groups are ordered by
+    setting. The plug-in cards list the sites where Γ is exact.
     """
     shades = colours(groups)
-    drawable = [members for members in _settings(groups) if panels(members) or _has_headline(members)]
+    by_setting = groupby(groups, lambda group: group.runs[0].record.spec.setting.identity)
+    settings = [list(members) for _, members in by_setting]
+    drawable = [members for members in settings if panels(members) or _has_headline(members)]
     parts: list[SettingFigures] = []
     with styled():
         for members in drawable:
@@ -75,34 +73,24 @@ def setting_figures(
 def form_figures(
     group: Group, controls: Sequence[Group], cards: Mapping[str, Mapping[str, Any]]
 ) -> tuple[Picture | FigurePanel, ...]:
-    """Return the small figures of a reporting form, without tables.
+    """Return the small figures of a reporting form and its frozen controls, without tables.
 
     The figures are the main metric with the range of the frozen controls, the largest growth with its limit, and Γ by site with its
     null. If the main metric was not measured by epoch, its figure has one dot per seed. A figure without any number is left out.
-
-    Args:
-        controls: The frozen controls of these runs.
     """
     members, headline = [group, *controls], headline_of(group.runs[0].record.measurements.scalars).name
     shades = colours(members)
     by_epoch = {panel.quantity: panel for panel in panels(members)}
     with styled():
-        trajectories = {
-            name: _picture(by_epoch[name], members, shades, NARROW)
-            for name in (headline, "growth_max")
-            if name in by_epoch
-        }
+        names = (name for name in (headline, "growth_max") if name in by_epoch)
+        trajectories = {name: _picture(by_epoch[name], members, shades, NARROW) for name in names}
         first = trajectories.pop(headline, None) or accuracy_panel(members, NARROW)
         figures = [first, *trajectories.values(), gamma_panel(members, cards, NARROW)]
     return tuple(map(_bare, filter(None, figures)))
 
 
 def bytes_left(page: int) -> int:
-    """Return the space for figures on a page.
-
-    Args:
-        page: Size of the page without figures, in bytes.
-    """
+    """Return the bytes for figures on a page, whose size without figures is `page` bytes."""
     return max(LEAST_ROOM, PAGE - page)
 
 
@@ -115,8 +103,7 @@ def _with_sites(
 ) -> tuple[SettingFigures, int]:
     """Return the setting with the figures by site that fit, and the remaining bytes.
 
-    Args:
-        settings_left: Number of settings that share the space for maps, including this setting.
+    The settings left share the space for maps; this setting is one of them.
     """
     if room <= 0:
         return replace(part, full=False), 0
@@ -160,22 +147,14 @@ def _has_headline(groups: Sequence[Group]) -> bool:
     return any(HEADLINES.keys() & run.record.measurements.scalars for group in groups for run in group.runs)
 
 
-def _settings(groups: Sequence[Group]) -> Iterator[list[Group]]:
-    """Yield the groups of each setting; `groups` must be ordered by setting."""
-    return (list(members) for _, members in groupby(groups, lambda group: group.runs[0].record.spec.setting.identity))
-
-
 def _picture(
     panel: Panel, groups: Sequence[Group], shades: Mapping[str, tuple[str, object]], width: float = WIDTH
 ) -> Picture:
     lines = curves(panel, groups)
     epochs = table_epochs(max(len(values) for _, values in lines) - 1)
-    caption = (
-        f"{panel.axis} by epoch. One colour per method, one line per seed" if width == WIDTH else "One line per seed"
-    )
-    caption += (
-        ", logarithmic axis" if panel.log else "; the band is the range of the frozen controls at their last epoch"
-    )
+    band = "; the band is the range of the frozen controls at their last epoch"
+    caption = f"{panel.axis} by epoch. One colour per method, one" if width == WIDTH else "One"
+    caption += f" line per seed{', logarithmic axis' if panel.log else band}"
     rule = panel_limit(panel, groups)
     caption += f"; the dashed line is the limit of {rule[0]}, {filters.compact(rule[1])}." if rule else "."
     if any(np.isnan(heights(panel, values[-1])) for _, values in lines):
@@ -195,10 +174,8 @@ def _picture(
 
 def _alternative(panel: Panel, groups: Sequence[Group]) -> str:
     runs = []
-    for group in groups:
-        for run in group.runs:
-            row = run.record.trajectory.get(panel.quantity, ())
-            if row:
-                first, last = (filters.reading(reading, panel.kind) for reading in (row[0], row[-1]))
-                runs.append(f"{group_label(group)} seed {run.record.spec.seed} from {first} to {last}")
+    for label, record in ((group_label(group), run.record) for group in groups for run in group.runs):
+        if row := record.trajectory.get(panel.quantity, ()):
+            first, last = (filters.reading(reading, panel.kind) for reading in (row[0], row[-1]))
+            runs.append(f"{label} seed {record.spec.seed} from {first} to {last}")
     return f"{panel.title}, {panel.axis}, by epoch: {'; '.join(runs)}."

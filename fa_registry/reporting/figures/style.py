@@ -76,10 +76,7 @@ def in_order(labels: Iterable[str]) -> dict[str, tuple[str, object]]:
 
 @contextmanager
 def styled() -> Iterator[None]:
-    """Use the matplotlib settings of this package inside the context.
-
-    The user's settings are restored at the end.
-    """
+    """Use the matplotlib settings of this package inside the context, and restore the user's settings."""
     with matplotlib.rc_context():
         matplotlib.rcdefaults()  # the user's settings would change the bytes
         matplotlib.rcParams.update(STYLE)

@@ -23,7 +23,7 @@ from fa_registry.metrics import (
 )
 from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.paired_runs import common_chance
-from fa_registry.records import Reading, RunAudit, Series
+from fa_registry.records import Reading, RunAudit
 from fa_registry.reporting.figures.canvas import (
     NARROW,
     WIDTH,
@@ -38,6 +38,7 @@ from fa_registry.reporting.figures.canvas import (
 )
 from fa_registry.reporting.figures.style import CHANCE_LOOK, CONTROL, LIMIT_LOOK
 from fa_registry.reporting.labels import group_label, short_names
+from fa_registry.reporting.report_values import scalar_metric
 from fa_registry.reporting.text.filters import compact
 from fa_registry.reporting.view_models import Number
 
@@ -50,12 +51,9 @@ MOST = 308  # decades in the range of a double
 def trajectory_figure(
     panel: Panel, groups: Sequence[Group], shades: Mapping[str, tuple[str, object]], width: float = WIDTH
 ) -> RenderedFigure:
-    """Draw one metric by epoch for the runs of one setting.
+    """Draw one metric by epoch for the runs of one setting; `curves` returns the numbers of this figure.
 
-    Call this function inside the context `styled`. `curves` returns the numbers of this figure.
-
-    Args:
-        shades: Result of `style.colours`.
+    Call this function inside the context `styled`. The argument `shades` is the result of `style.colours`.
     """
     lines = curves(panel, groups)
     rule = panel_limit(panel, groups)
@@ -92,10 +90,7 @@ def _runs(axes: Axes, runs: Sequence[np.ndarray], colour: str, dash: object) -> 
 
 
 def _scale(axes: Axes, panel: Panel, lines: Sequence[np.ndarray], levels: Sequence[float], width: float) -> None:
-    """Set limits and ticks of both axes.
-
-    If the y axis is logarithmic, its positions are decimal logarithms.
-    """
+    """Set limits and ticks of both axes; positions on a logarithmic y axis are decimal logarithms."""
     last = max((len(values) - 1 for values in lines), default=0)
     margin = 0.02 * max(last, 1)
     tick_epochs = whole_ticks(last, 8)
@@ -168,9 +163,6 @@ def _ticks(panel: Panel, low: float, high: float) -> list[tuple[float, str]]:
     ]
 
 
-# The numbers of the trajectory figures, also as a table of a page.
-
-
 REFERENCE = "Reference gradient"
 SHOWN_EPOCHS = 6  # epochs in the table of a page; audit.json contains all epochs
 
@@ -181,11 +173,9 @@ class Panel:
 
     Attributes:
         `quantity`: Key of the metric's trajectory in the record of a run.
-        title: Title of the figure.
         axis: Description of the metric.
         label: Axis label, which may contain formulas of matplotlib's parser.
         kind: Number format, a key of filters.KINDS.
-        log: Whether the axis is logarithmic.
         judged: (metric, factor) of each metric whose limit is drawn in this figure; the limit is multiplied by the factor.
     """
 
@@ -267,12 +257,9 @@ def panels(groups: Sequence[Group]) -> tuple[Panel, ...]:
 
 
 def curves(panel: Panel, groups: Sequence[Group]) -> list[tuple[str, np.ndarray]]:
-    """Return the tuple (method, values by epoch) of every run, in the unit of the panel's axis.
-
-    A missing value is NaN.
-    """
+    """Return (method, values by epoch) of every run, in the unit of the panel's axis; NaN if missing."""
     return [
-        (group_label(group), _numbers(row))
+        (group_label(group), np.array([entry if isinstance(entry, float) else np.nan for entry in row.__json__()]))
         for group in groups
         for run in group.runs
         if (row := run.record.trajectory.get(panel.quantity))
@@ -288,24 +275,10 @@ def heights(panel: Panel, values: np.ndarray | float) -> np.ndarray:
     return np.log10(np.where(numbers > 0, numbers, np.nan)) if panel.log else numbers
 
 
-def _numbers(row: Series) -> np.ndarray:
-    return np.array([entry if isinstance(entry, float) else np.nan for entry in row.__json__()])
-
-
 def frozen_range(groups: Sequence[Group], headline: str) -> tuple[float, float] | None:
-    """Return the smallest and the largest final main metric of the frozen controls.
-
-    Returns:
-        None if no frozen control has a value.
-    """
-    values = [
-        reading.value
-        for group in groups
-        for run in group.runs
-        if run.record.spec.control == "frozen"
-        and (reading := run.record.measurements.scalars.get(headline)) is not None
-        and reading.value is not None
-    ]
+    """Return the smallest and largest final main metric of the frozen controls, or None without a value."""
+    frozen = (run.record for group in groups for run in group.runs if run.record.spec.control == "frozen")
+    values = [value for record in frozen if (value := scalar_metric(record, headline).value) is not None]
     return (min(values), max(values)) if values else None
 
 
@@ -315,33 +288,25 @@ def limit(quantity: str, groups: Sequence[Group]) -> tuple[str, float] | None:
     First, search for a finding whose main metric is this metric. If there is no such finding, search for a rule of scale stability
     that judges this metric as its second metric. Growth since initialisation, for example, is a second metric.
     """
-    findings = (finding for group in groups for run in group.runs for finding in run.findings if quantity)
+    findings = [finding for group in groups for run in group.runs for finding in run.findings if quantity]
     judging = (finding for finding in findings if finding.quantity == quantity and finding.threshold is not None)
+    second = ((finding, condition) for finding in findings for condition in finding.further)
     further = (
         (finding.rule, condition.threshold)
-        for group in groups
-        for run in group.runs
-        for finding in run.findings
-        for condition in finding.further
+        for finding, condition in second
         if condition.quantity == quantity and finding.quantity in SUBJECTS["scale"]
     )
     return next(((finding.rule, finding.threshold) for finding in judging), None) or next(further, None)
 
 
 def panel_limit(panel: Panel, groups: Sequence[Group]) -> tuple[str, float] | None:
-    """Return the tuple (rule, threshold) of the rule that judges the panel's metric.
-
-    The threshold is in the unit of the panel's axis.
-    """
+    """Return (rule, threshold) for the panel's metric, in the unit of the panel's axis, or None."""
     limits = ((limit(quantity, groups), factor) for quantity, factor in panel.judged)
     return next(((rule_limit[0], rule_limit[1] * factor) for rule_limit, factor in limits if rule_limit), None)
 
 
 def table_epochs(last: int) -> tuple[int, ...]:
-    """Return at most SHOWN_EPOCHS evenly distributed epochs from 0 to `last`.
-
-    Both 0 and `last` are included.
-    """
+    """Return at most SHOWN_EPOCHS evenly distributed epochs from 0 to `last`, both included."""
     steps = min(last, SHOWN_EPOCHS - 1)
     return tuple(dict.fromkeys(round(index * last / steps) for index in range(steps + 1))) if steps else (0,)
 

@@ -84,10 +84,7 @@ OF_A_RULE = (
 
 
 def write_csv(report: AuditReport, path: Path) -> None:
-    """Write one line per run: judged runs first, then runs that were not judged.
-
-    Runs that were not judged have the status `excluded`.
-    """
+    """Write one line per judged run, then one per run that was not judged, with the status `excluded`."""
     full_table = audit_table(report)
     published = full_table.select({column.name: column.heading for column in full_table.columns if column.heading})
     with path.open("w", encoding="utf-8", newline="") as stream:
@@ -130,9 +127,8 @@ def _written(cell: Any) -> str:
 def _excluded(exclusion: Exclusion, report: AuditReport, columns: Sequence[Column]) -> list[str]:
     cells = {"run_id": exclusion.run_id, "name": exclusion.name, "selection": report.selection, "status": EXCLUDED}
     cells |= {"integrity": "mismatch"} if exclusion.kind == "integrity" else {}
-    return [guarded(escape_control(cells.get(column.heading, ""))) for column in columns] + [
-        _reasons({EXCLUDED: exclusion.reason})
-    ]
+    texts = [guarded(escape_control(cells.get(column.heading, ""))) for column in columns]
+    return [*texts, _reasons({EXCLUDED: exclusion.reason})]
 
 
 def _reasons(reasons: dict[str, str]) -> str:
@@ -143,8 +139,8 @@ def _reasons(reasons: dict[str, str]) -> str:
 def audit_table(report: AuditReport) -> ResultsTable:
     """Return the table of an audit with one row per judged run, in the order of the report.
 
-    The columns depend on the rules, editions, aggregates of Γ and other metrics of the report. audit.csv contains only
-    the columns that have a heading.
+    The columns depend on the rules, editions, aggregates of Γ and other metrics of the report. audit.csv contains only the columns
+    that have a heading.
     """
     card_metrics, frozen = metrics_of_cards(report.cards), Frozen.of(report)
     editions = [describe_edition(item) for item in (report.edition, *(one.edition for one in report.opinions))]
@@ -156,10 +152,8 @@ def audit_table(report: AuditReport) -> ResultsTable:
     further = [item for item in named.values() if not item.name.startswith("gamma_")]
     unmeasured = [item for item in shown if item.name not in (*NUMBERS, *gammas) and item not in further]
     before, after = [quantity_of(name) for name in (*NUMBERS, *gammas)], [*further, *unmeasured]
-    columns = (
-        *columns_of(editions, rules, gammas, further),
-        *(Column(item.name, kind=item.kind) for item in unmeasured),
-    )
+    columns = columns_of(editions, rules, gammas, further)
+    columns += tuple(Column(item.name, kind=item.kind) for item in unmeasured)
     opinions = [{item.run_id: item.verdict for item in opinion.judgements} for opinion in report.opinions]
 
     def cells(run: RunAudit) -> Iterator[Any]:
@@ -178,12 +172,8 @@ def columns_of(
 ) -> tuple[Column, ...]:
     """Return the columns of the table of an audit, in order.
 
-    Args:
-        editions: The editions; the leading edition is first.
-        rules: The rules of the leading edition.
-        gammas: Keys of the aggregates of Γ.
-        further_metrics: Further metrics with one number per run. If another column already uses a name, the new column gets the
-            suffix `_2`.
+    The leading edition is the first of the editions, and the rules are its rules. The keys of the aggregates of Γ are `gammas`. If
+    another column already uses the name of a further metric, the new column gets the suffix `_2`.
     """
     suffixes = [f"_{index + 1}" if name in editions[:index] else "" for index, name in enumerate(editions)]
     verdicts = [f"verdict_{name}{suffix}" for name, suffix in zip(editions, suffixes, strict=True)]

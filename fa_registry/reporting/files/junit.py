@@ -58,10 +58,7 @@ def write_junit(report: AuditReport, path: Path) -> None:
 
 
 def suites(report: AuditReport) -> Iterator[Element]:
-    """Yield one suite per method and setting, and one suite of the runs not judged.
-
-    The order is that of the pages.
-    """
+    """Yield one suite per method and setting, in the order of the pages, and one of the runs not judged."""
     for group in groups(report):
         name = f"{group_label(group)} · {group.setting}"
         yield _suite(name, report, [case for run in group.every_run for case in _cases(run, group)])
@@ -85,9 +82,8 @@ def _cases(run: RunAudit, group: Group) -> Iterator[Element]:
     class_name = f"{group_label(group)} · {group.setting}"
     run_label = f"seed {run.record.spec.seed} · run {run.record.run_id}"
     for finding in run.findings:
-        yield _finding(
-            _element("testcase", classname=class_name, name=f"{finding.rule} {finding.title} · {run_label}"), finding
-        )
+        name = f"{finding.rule} {finding.title} · {run_label}"
+        yield _finding(_element("testcase", classname=class_name, name=name), finding)
     integrity = run.record.integrity
     case = _element("testcase", classname=class_name, name=f"integrity · {run_label}")
     if integrity.state in STATES:

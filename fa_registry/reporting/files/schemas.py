@@ -38,7 +38,7 @@ class OfRecords(GenerateJsonSchema):
         return super().field_is_required(field, total) or field.get("name") == "schema"
 
     def dataclass_schema(self, schema: Any) -> dict[str, Any]:
-        """Return the schema of a record, with its docstring and without further fields.
+        """Return the schema of a record without further fields.
 
         The docstring is added here, because some pydantic releases omit it for a nested record.
         """
@@ -70,9 +70,6 @@ def schema_of(root: type, title: str) -> dict[str, Any]:
 
 def _sentence(text: str) -> str:
     return " ".join(text.split()).rstrip(".;")
-
-
-# docs/audit-json.md: the fields of audit.json, the columns of audit.csv, the outcomes in junit.xml, and the output of diff.
 
 
 START = """\
@@ -197,21 +194,15 @@ def _columns() -> Iterator[tuple[str, ...]]:
     for column in columns_of(("EDITION",), ("RULE",), ("gamma_…",), (OTHER,)):
         if column.heading:
             yield f"`{column.heading}`", column.type, column.words
-    yield (
-        f"`{REASONS}`",
-        TEXT,
-        "JSON: name of an empty column → reason why it is empty; `excluded` → reason why the run was not judged",
-    )
+    text = "JSON: name of an empty column → reason why it is empty; `excluded` → reason why the run was not judged"
+    yield f"`{REASONS}`", TEXT, text
 
 
 def _outcomes() -> Iterator[tuple[str, str]]:
+    passed = "passed; `<system-out>` contains the sentence of the finding"
     for outcome in OUTCOMES:
-        tag = junit.ELEMENTS.get(outcome)
-        yield f"`{outcome}`", f"`<{tag}>`" if tag else "passed; `<system-out>` contains the sentence of the finding"
-    yield (
-        "`fail` of a rule that does not count for the verdict",
-        "passed; `<system-out>` contains the sentence of the finding",
-    )
+        yield f"`{outcome}`", f"`<{junit.ELEMENTS[outcome]}>`" if outcome in junit.ELEMENTS else passed
+    yield "`fail` of a rule that does not count for the verdict", passed
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
@@ -219,10 +210,6 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str
     yield f"| {' | '.join('---' for _ in header)} |"
     yield from (f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows)
     yield ""
-
-
-# python -m fa_registry.reporting.files.schemas [--out docs] writes audit.schema.json, diff.schema.json and audit-json.md from the
-# records and their docstrings. Run this command after every change of a record; a test compares the files with the records.
 
 
 def published() -> dict[str, str]:
@@ -245,7 +232,7 @@ def diff_schema() -> dict[str, Any]:
 
 
 def main(arguments: list[str]) -> None:
-    """Write the schemas and audit-json.md, and print the paths of the files."""
+    """Write the schemas and audit-json.md, and print their paths; run this after every change of a record."""
     parser = argparse.ArgumentParser(
         prog="python -m fa_registry.reporting.files.schemas",
         description="Write the JSON Schemas of the machine-readable files, and the description of these files.",

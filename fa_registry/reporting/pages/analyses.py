@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fa_registry.analyses import CATALOG, Analyser, Analysis, AnalysisCell, AnalysisColumn, AnalysisTable
@@ -77,12 +76,9 @@ class PageAnalyses:
 
 
 def page_analyses(report: AuditReport, room: int = ROOM) -> PageAnalyses:
-    """Return the analyses that have a result for the runs and fit on the page.
+    """Return the analyses that have a result for the runs and fit on the page, in `room` bytes.
 
     The result also contains the title of every other analysis, with the reason why this analysis is not shown.
-
-    Args:
-        room: Maximum size of all analyses in bytes.
     """
     edition = _edition(report) if any(run.record.spec.control == "none" for run in report.runs) else NOTHING
     pages: list[PageAnalysis] = []
@@ -103,10 +99,7 @@ def page_analyses(report: AuditReport, room: int = ROOM) -> PageAnalyses:
 
 
 def ranked() -> list[Analyser]:
-    """Return the analyses that index.html may show, sorted by their rank.
-
-    These are all analyses that have a rank and a figure.
-    """
+    """Return the analyses that index.html may show, which have a rank and a figure, sorted by their rank."""
     analysers = (CATALOG.get(name.replace("-", "_")) for name in DRAWINGS)
     return sorted((analyser for analyser in analysers if analyser.rank), key=lambda analyser: analyser.rank)
 
@@ -127,20 +120,21 @@ def _edition(report: AuditReport) -> Edition | str:
 def _page(analysis: Analysis, report: AuditReport) -> PageAnalysis:
     table = analysis.tables[0]
     columns, setting = _columns(table)
-    rows = [
-        Row("", tuple(_cell(row[column.name], column) for column in columns), run_ids=_ids(row.values()))
-        for row in table.rows[:MOST]
-    ]
+    rows = []
+    for row in table.rows[:MOST]:
+        ids = dict.fromkeys(run_id for cell in row.values() for run_id in cell.run_ids)
+        rows.append(Row("", tuple(_cell(row[column.name], column) for column in columns), run_ids=tuple(ids)))
     image = analysis_figure(analysis, report.runs)
     if image is None:
         raise LookupError(f"the analysis {analysis.name} has no figure in reporting.figures.analyses")
+    described = ((one, f"{one.words} ({one.unit})" if one.unit else one.words) for one in columns)
     return PageAnalysis(
         analysis.name,
         analysis.title,
         analysis.question,
         analysis.source,
         setting,
-        tuple((column.name.replace("_", " "), _text(column), column.kind != "text") for column in columns),
+        tuple((column.name.replace("_", " "), text, column.kind != "text") for column, text in described),
         Truncated(tuple(rows), len(table.rows)),
         image.uri,
         f"{table.title}: {analysis.question} The table that follows contains the numbers of this figure.",
@@ -156,15 +150,8 @@ def _columns(table: AnalysisTable) -> tuple[list[AnalysisColumn], str]:
     return [column for column in table.columns if column.name != "setting"], settings.pop()
 
 
-def _text(column: AnalysisColumn) -> str:
-    return f"{column.words} ({column.unit})" if column.unit else column.words
-
-
 def _cell(cell: AnalysisCell, column: AnalysisColumn) -> AnswerCell:
-    """Return a cell with the text that the command `fa-registry analyse` prints.
-
-    Examples: `rejects 2 of 3`, `accepts`, `never`, or a number with its interval.
-    """
+    """Return a cell as `fa-registry analyse` prints it: `rejects 2 of 3`, `never`, a number and interval."""
     if cell.reading is None:
         return AnswerCell(cell.text)
     if cell.reading.value is None and cell.text:
@@ -174,10 +161,6 @@ def _cell(cell: AnalysisCell, column: AnalysisColumn) -> AnswerCell:
     number = Number(cell.reading, WRITTEN.get(column.kind, column.kind), cell.run_ids)
     some = f"{cell.n} of {cell.of}" if 0 < cell.n < cell.of else ""
     return AnswerCell(cell.text, number, cell.n if cell.text else 0, cell.interval, some=some)
-
-
-def _ids(cells: Iterable[AnalysisCell]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(run_id for cell in cells for run_id in cell.run_ids))
 
 
 def _bytes(page: PageAnalysis) -> int:

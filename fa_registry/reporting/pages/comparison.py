@@ -91,9 +91,9 @@ def compare_context(report: AuditReport, selected_groups: Sequence[Group]) -> Co
 
 
 def settings_shared(selected_groups: Sequence[Group]) -> tuple[list[list[Group]], list[str]]:
-    """Return the columns of each setting, and remarks on omitted columns.
+    """Return the columns of each setting in which all methods have a column, and remarks on the others.
 
-    Only settings in which all methods have a column are kept. If there is no such setting, all columns are in one part.
+    If there is no such setting, all columns are in one part.
     """
     labels = set(map(group_label, selected_groups))
     by_setting: dict[str, list[Group]] = {}
@@ -153,9 +153,7 @@ def _compared(
 
 
 def _rules(columns: Sequence[Group], card_metrics: Known) -> Iterator[ComparedRule]:
-    rows_by_column = [
-        finding_rows(column.runs, group_label(column), column.setting, card_metrics) for column in columns
-    ]
+    rows_by_column = [finding_rows(one.runs, group_label(one), one.setting, card_metrics) for one in columns]
     fires = [{fire.rule: ", ".join(fire.epochs) for fire in first_fires(column.runs)} for column in columns]
     titles = {row.rule: row.title for rows in rows_by_column for row in rows}
     for rule, title in titles.items():
@@ -172,11 +170,8 @@ def _unpaired(columns: Sequence[Group]) -> Iterator[str]:
 
 def _figures(columns: Sequence[Group], report: AuditReport, room: int) -> SettingFigures:
     settings = list(dict.fromkeys(_setting(column).identity for column in columns))
-    controls = [
-        column
-        for column in groups(report)
-        if column.runs[0].record.spec.control == "frozen" and _setting(column).identity in settings
-    ]
+    frozen = (group for group in groups(report) if group.runs[0].record.spec.control == "frozen")
+    controls = [group for group in frozen if _setting(group).identity in settings]
     column_run_ids = {run.record.run_id for run in _runs(columns)}
     background = [group for group in controls if group.runs[0].record.run_id not in column_run_ids]
     ordered = sorted([*columns, *background], key=lambda group: settings.index(_setting(group).identity))
@@ -194,9 +189,6 @@ def _setting(group: Group) -> RunSpec:
 
 def _runs(columns: Iterable[Group]) -> list[RunAudit]:
     return [run for column in columns for run in column.runs]
-
-
-# The records of compare.html.j2: a column is one compared method or run, a part is one setting.
 
 
 @dataclass(frozen=True)
@@ -349,9 +341,6 @@ class CompareContext:
     commands: Truncated[str] = documented("the command lines that retrain the compared runs", "shell")
 
 
-# The fields in which the specifications of the compared columns differ.
-
-
 NO_FIELD = "—"
 OF_A_METHOD = ("method", "method_options", "penalty", "control", "seed", "weights", "recipe.credit_norm")
 
@@ -383,9 +372,6 @@ def _flat(fields: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, st
             yield f"{prefix}{name}", str(value).lower() if isinstance(value, bool) else str(value)
 
 
-# The metrics by site of a comparison, as tables and as one figure with every column in one panel.
-
-
 PANELS = {"g": "g_norm_mean_ce", "gamma": "gamma"}  # panel of the figure by site → metric
 SITE_COLUMNS = ("panel", "method", "setting", "site", "value", "low", "high", "reason", "exact")
 
@@ -393,24 +379,17 @@ SITE_COLUMNS = ("panel", "method", "setting", "site", "value", "low", "high", "r
 def compared_sites(groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any]]) -> tuple[ComparedSites, ...]:
     """Return the metrics by site, as means over the seeds of each column.
 
-    The metrics are Γ, ‖h‖, ‖g‖ and metrics that are in no other table.
-
-    Args:
-        cards: Plug-in cards, which describe the metrics and list the sites where the credit is exact.
+    The metrics are Γ, ‖h‖, ‖g‖ and metrics that are in no other table. The plug-in cards describe the metrics and list the sites
+    where the credit is exact.
     """
     card_metrics = metrics_of_cards(cards)
     measured = (name for group in groups for run in group.runs for name in run.record.measurements.sites)
-    return tuple(
-        ComparedSites(
-            quantity.name,
-            quantity.symbol,
-            quantity.words,
-            rows,
-            tuple(_exact(quantity.name, len(rows), column, cards) for column in groups),
-        )
-        for quantity in (*map(quantity_of, TABLES["comparison_sites"]), *other_metrics(measured, card_metrics))
-        if (rows := tuple(_rows(quantity, groups)))
-    )
+    compared = []
+    for quantity in (*map(quantity_of, TABLES["comparison_sites"]), *other_metrics(measured, card_metrics)):
+        if rows := tuple(_rows(quantity, groups)):
+            exact = tuple(_exact(quantity.name, len(rows), column, cards) for column in groups)
+            compared.append(ComparedSites(quantity.name, quantity.symbol, quantity.words, rows, exact))
+    return tuple(compared)
 
 
 def _exact(name: str, count: int, group: Group, cards: Mapping[str, Mapping[str, Any]]) -> tuple[int, ...]:
@@ -435,10 +414,7 @@ def _estimate(quantity: Metric, site: int, group: Group) -> Estimate:
 
 
 def layer_numbers(groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
-    """Return a data frame with the numbers of the figure of metrics by site.
-
-    There is one row per panel, column and site, with the mean over seeds and its interval.
-    """
+    """Return the mean over seeds and its interval, one row per panel of the figure, column and site."""
     rows = [
         (panel, group_label(group), group.setting, site, *_ends(name, site, group), site in exact)
         for panel, name in PANELS.items()
@@ -456,11 +432,7 @@ def _ends(name: str, site: int, group: Group) -> tuple[float | None, float | Non
 
 
 def layer_figure(groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any]]) -> tuple[tuple[str, str], ...]:
-    """Return the figure of ‖g_l‖ and Γ_l by site, with its alternative text.
-
-    Returns:
-        The tuple ((data URI, alternative text),), or an empty tuple if no column has a number.
-    """
+    """Return ((data URI, alternative text),) of the figure of ‖g_l‖ and Γ_l by site, or () if it is empty."""
     frame = layer_numbers(groups, cards)
     if frame["value"].isna().all():
         return ()
@@ -471,9 +443,6 @@ def layer_figure(groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any]]
             ends = (quantity.rows[index][1][column].mean for index in (0, -1))
             text.append(f"{quantity.symbol} of {group_label(group)} from {' to '.join(map(filters.number, ends))}")
     return ((figure_of(by_site.draw, frame).uri, f"By site, first to last: {'; '.join(text)}."),)
-
-
-# Paired differences of two columns over their shared seeds, each with an interval or the reason why there is none.
 
 
 def paired_rows(first: Group, second: Group, frozen: Frozen) -> Iterator[PairedRow]:
@@ -490,10 +459,10 @@ def seeds_of(group: Group) -> set[int]:
 
 
 def _readings(group: Group, quantity: Metric, frozen: Frozen) -> dict[tuple[int, str], Reading]:
-    readings = {
-        (run.record.spec.seed, run.record.run_id): metric_of_run(run, quantity, frozen).reading for run in group.runs
+    return {
+        (run.record.spec.seed, run.record.run_id): _subtracted(metric_of_run(run, quantity, frozen).reading, quantity)
+        for run in group.runs
     }
-    return {key: _subtracted(reading, quantity) for key, reading in readings.items()}
 
 
 def _subtracted(reading: Reading, quantity: Metric) -> Reading:
@@ -504,11 +473,9 @@ def _subtracted(reading: Reading, quantity: Metric) -> Reading:
         return reading
     if quantity.mean != GEOMETRIC:
         return Reading(reading.value * (100.0 if quantity.kind == "pct" else 1.0))
-    return (
-        Reading(math.log10(reading.value))
-        if reading.value > 0
-        else Reading(None, "the value is not positive, so it has no logarithm")
-    )
+    if reading.value <= 0:
+        return Reading(None, "the value is not positive, so it has no logarithm")
+    return Reading(math.log10(reading.value))
 
 
 def _difference(quantity: Metric) -> tuple[str, str]:
@@ -524,38 +491,32 @@ def _row(
     a: Mapping[tuple[int, str], Reading],
     b: Mapping[tuple[int, str], Reading],
 ) -> PairedRow:
-    values_by_seed = [
-        {key[0]: reading.value for key, reading in side.items() if reading.value is not None} for side in (a, b)
-    ]
-    shared = values_by_seed[0].keys() & values_by_seed[1].keys()
+    values_a, values_b = (
+        {seed: one.value for (seed, _), one in side.items() if one.value is not None} for side in (a, b)
+    )
+    shared = values_a.keys() & values_b.keys()
     unit, kind = _difference(quantity)
     subject = group_label(first), group_label(second), quantity.label, unit
     if not shared:
         none = Reading(None, "no seed has a value in both columns")
         return PairedRow(*subject, Number(none, kind, ()), none, none, (), "none", none.reason)
-    difference = paired_difference(*({seed: side[seed] for seed in shared} for side in values_by_seed))
+    difference = paired_difference(*({seed: side[seed] for seed in shared} for side in (values_a, values_b)))
     missing = sorted({key[0] for key in (*a, *b)} - shared)
     remarks = [difference.remark.removeprefix("provisional: ")] if difference.remark else []
-    remarks += (
-        [f"without seed {', '.join(map(str, missing))}, for which one of the columns has no value"] if missing else []
-    )
+    if missing:
+        remarks.append(f"without seed {', '.join(map(str, missing))}, for which one of the columns has no value")
     ids = tuple(run_id for seed, run_id in (*a, *b) if seed in shared)
+    low = high = Reading(None, "only one shared seed, so there is no interval")
+    if difference.interval:
+        low, high = Reading(difference.interval.low), Reading(difference.interval.high)
     return PairedRow(
         *subject,
         difference=Number(Reading(difference.mean), kind, ids),
-        low=_end(difference, "low"),
-        high=_end(difference, "high"),
+        low=low,
+        high=high,
         seeds=difference.seeds,
         answer=_answer(difference),
         remark="; ".join(remarks),
-    )
-
-
-def _end(difference: PairedDifference, end: str) -> Reading:
-    return (
-        Reading(getattr(difference.interval, end))
-        if difference.interval
-        else Reading(None, "only one shared seed, so there is no interval")
     )
 
 

@@ -84,11 +84,9 @@ EXACT = {
 
 
 def form_context(group: Group, link: Link, sources: Sources, blank_texts: Mapping[str, str]) -> FormContext:
-    """Return the template variables of the reporting form of one group.
+    """Return the template variables of the reporting form of one group: a method in a setting.
 
-    Args:
-        group: The runs of one method in one setting.
-        blank_texts: Mapping from the name of a blank to the text that the author wrote into an earlier form.
+    The mapping `blank_texts` is: name of a blank → text that the author wrote into an earlier form.
     """
     report, label, setting = sources.report, group_label(group), group.setting
     # the form shows metrics with one number per run in a separate table
@@ -164,13 +162,10 @@ def _depth(findings: Sequence[FindingRow], runs: Sequence[RunAudit]) -> Iterator
 
 
 def blanks(blank_texts: Mapping[str, str]) -> tuple[Blank, ...]:
-    """Return the blanks of the form. A blank is a field that only the author can fill.
+    """Return the blanks of the form, which only the author can fill, with the texts of an earlier form.
 
-    Each blank contains the text that the author wrote into an earlier form. Blanks that the present template does not define are
-    kept if they contain a text.
-
-    Args:
-        blank_texts: Mapping from the name of a blank to the text of the author.
+    The mapping is: name of a blank → text of the author. Blanks that the present template does not define are kept if they contain
+    a text.
     """
     standard_blanks = [Blank(key, title, prompt, blank_texts.get(key, "")) for key, (title, prompt) in PROMPTS.items()]
     older = ((key, text) for key, text in blank_texts.items() if key not in PROMPTS and text)
@@ -313,19 +308,13 @@ def form_page_context(form: FormContext, group: Group, sources: Sources) -> Form
     return FormPageContext(**vars(form), figures=form_figures(group, sources.controls(group), sources.report.cards))
 
 
-# Texts that only the author can write. They are in marked blanks of the Markdown form, and a new form keeps these texts.
-
-
 OPENING = re.compile(r"<!-- fa:blank ([\w-]+) -->")
 CLOSING = "<!-- /fa:blank -->"
 WHOLE = re.compile(r"<!-- fa:blank ([\w-]+) -->\n?(.*?)\n?<!-- /fa:blank -->", re.DOTALL)
 
 
 def read_blanks(form: Path) -> dict[str, str]:
-    """Return the texts that the author wrote into the blanks of an existing form.
-
-    Returns:
-        A mapping from the name of a blank to its text; an empty mapping if the form does not exist.
+    """Return name → text of the blanks of an existing form, or an empty mapping if there is no form.
 
     Raises:
         UsageError: The blanks cannot be read, so rewriting the form would lose the texts.
@@ -342,11 +331,7 @@ def read_blanks(form: Path) -> dict[str, str]:
 
 
 def check_blanks_kept(blank_texts: Mapping[str, str], page: str, form: Path) -> None:
-    """Check that a new page contains every text that the author wrote.
-
-    Args:
-        blank_texts: Mapping from the name of a blank to the text of the author.
-        form: Path of the old form, which the new page replaces.
+    """Check that a new page contains every text (by name of its blank) of the form that the page replaces.
 
     Raises:
         UsageError: The new page lacks a text.
@@ -369,21 +354,14 @@ def _written(text: str, subject: str) -> dict[str, str]:
     """
     opened, closed = OPENING.findall(text), text.count(CLOSING)
     blanks_found = WHOLE.findall(text)
-    once = len(set(opened)) == len(opened) == closed
-    if (
-        not once
-        or [name for name, _ in blanks_found] != opened
-        or any(OPENING.search(body) for _, body in blanks_found)
-    ):
+    once = len(set(opened)) == len(opened) == closed and [name for name, _ in blanks_found] == opened
+    if not once or any(OPENING.search(body) for _, body in blanks_found):
         raise UsageError(
             f"{subject}: the texts in its blanks cannot be kept: expected every '<!-- fa:blank NAME -->' exactly once, "
             f"followed by one '{CLOSING}', found the opening markers of {', '.join(opened) or 'none'} and {closed} closing "
             "markers; repair the markers or move the file away"
         )
     return {name: body.strip("\n") for name, body in blanks_found}
-
-
-# Commands that reproduce a form: the checkout, one command per run and frozen control, and the audit.
 
 
 def lines(runs: Sequence[RunAudit], report: AuditReport, frozen: Frozen) -> tuple[str, ...]:
@@ -397,11 +375,12 @@ def lines(runs: Sequence[RunAudit], report: AuditReport, frozen: Frozen) -> tupl
     for record in records:
         by_checkout.setdefault(_checkout(record), []).append(record)
     packages = dict.fromkeys(line for record in records for line in _packages(record))
-    trained = [
-        line
-        for checkout, checkout_records in by_checkout.items()
-        for line in (checkout, *map(_training, checkout_records))
-    ]
+    trained = []
+    for checkout, checkout_records in by_checkout.items():
+        trained.append(checkout)
+        for record in checkout_records:
+            note = "  # the frozen control" if record.spec.control == "frozen" else ""
+            trained.append(f"{command(record.spec)}{note}")
     absent = [f"# frozen control {run_id}: not part of this report" for run_id in controls if run_id not in frozen.runs]
     return (*packages, *trained, *absent, _audit(report))
 
@@ -412,21 +391,14 @@ MOST_COMPLETING = 12  # maximum number of training commands; further runs are on
 def completion_commands(
     runs: Sequence[RunAudit], excluded: Sequence[Exclusion], report: AuditReport
 ) -> tuple[str, ...]:
-    """Return the commands that train the missing runs and repeat the audit.
+    """Return the commands that train the missing runs and repeat the audit, or () if no run is missing.
 
     If the runs belong to a study, the command of the study trains all runs that the store lacks. If a finished run must be trained
     again, the command for this run has the option --force. Training does not help if the metrics of a run cannot be recomputed, for
     example because its data are not available. For such a run, the result contains a comment with the reason.
-
-    Returns:
-        An empty tuple if no run is missing.
     """
     broken = [_comment(run.frozen_doubt) for run in runs if run.frozen_doubt and not run.frozen_run_id]
-    broken += [
-        _comment(f"no command repairs {exclusion.name}: {exclusion.reason}")
-        for exclusion in excluded
-        if exclusion.kind == "broken"
-    ]
+    broken += [_comment(f"no command repairs {one.name}: {one.reason}") for one in excluded if one.kind == "broken"]
     excluded = [exclusion for exclusion in excluded if exclusion.kind != "broken"]
     gaps = [run for run in runs if run.verdict.outcome == "incomplete"]
     absent = [exclusion.spec for exclusion in excluded if exclusion.spec and exclusion.kind != "integrity"]
@@ -446,10 +418,7 @@ def completion_commands(
 
 
 def _whose_file(study: str) -> str:
-    """Return a remark that the path of a user's study.toml is needed, or "".
-
-    The remark is empty if the study is built in.
-    """
+    """Return a remark that the path of a user's study.toml is needed, or "" for a built-in study."""
     shipped = {path.parent.name for path in bundled_files.projects().glob("*/study.toml")}
     return "" if study in shipped else f"{study}: replace this name with the path of the study's study.toml"
 
@@ -484,21 +453,13 @@ def _packages(record: RunRecord) -> Iterator[str]:
             yield member if OWN_LOOP in record.provenance else f"pip install {shlex.quote(release)}  {member}"
 
 
-def _training(record: RunRecord) -> str:
-    line = command(record.spec)
-    return f"{line}  # the frozen control" if record.spec.control == "frozen" else line
-
-
 def _audit(report: AuditReport) -> str:
     editions = [report.edition.name, *(opinion.edition.name for opinion in report.opinions)]
-    study_options, remarks = _chosen(report), []
-    options = ["--study", *study_options] if study_options else []
-    if not options:
-        options, remarks = ["--run RUN"], ["RUN: the id of each run that the lines above created"]
+    options, remarks = ["--run RUN"], ["RUN: the id of each run that the lines above created"]
+    if study_options := _chosen(report):
+        options, remarks = ["--study", *study_options], [_whose_file(report.choice.study)]
     options.append(f"--{'editions' if len(editions) > 1 else 'edition'} {shlex.quote(','.join(editions))}")
     options += [f"--threshold {shlex.quote(f'{name}={value}')}" for name, value in report.edition.overrides.items()]
-    if report.choice and study_options:
-        remarks.append(_whose_file(report.choice.study))
     if report.waivers:
         options.append("--waivers waivers.toml")
         remarks.append("with the waivers.toml that contains this report's waivers")
@@ -524,9 +485,6 @@ def _comment(text: str) -> str:
     return f"# {' '.join(text.split())}"
 
 
-# The form that is stored with a single run, outside of the audit's folder.
-
-
 # A link into the folder of the audit's pages. Links within the page (#) or to another host are not matched, and remain valid.
 RELATIVE_LINK = re.compile(r"<a\b[^>]*\bhref=\"(?!#|[a-z]+:)[^\"]*\"[^>]*>(.*?)</a>", re.DOTALL)
 
@@ -537,11 +495,7 @@ def inline_assets(page: str) -> str:
 
 
 def placeholder_form(note: str) -> str:
-    """Return the page for a run that is no longer judged. The page replaces the older form of the run.
-
-    Args:
-        note: Text of the page.
-    """
+    """Return the page with a note on a run that is no longer judged, which replaces the run's older form."""
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>NOT JUDGED</title></head>'
         f'<body><main><h1>NOT JUDGED</h1><p style="white-space: pre-wrap">{html.escape(note)}</p></main></body></html>\n'

@@ -46,23 +46,17 @@ PER_RUN = "One number per run"
 
 
 def site_tables(runs: Sequence[RunAudit], report: AuditReport) -> tuple[Table[Row[Cell]], ...]:
-    """Return the tables of metrics by site, without empty tables.
-
-    The tables are: scale and reference, credit and null, perturbation, other metrics.
-    """
+    """Return the tables by site with rows: scale and reference, credit and null, perturbation, others."""
     card_metrics = metrics_of_cards(report.cards)
     measured = (name for run in runs for name in run.record.measurements.sites)
     standard_tables = [(title, [quantity_of(name, card_metrics) for name in names]) for title, names in SITE_TABLES]
-    tables = (*standard_tables, (FURTHER, list(other_metrics(measured, card_metrics))))
+    tables = (*standard_tables, (FURTHER, other_metrics(measured, card_metrics)))
     built_tables = (_site_table(title, quantities, runs, report) for title, quantities in tables)
     return tuple(table for table in built_tables if table.rows)
 
 
 def scalar_table(runs: Sequence[RunAudit], report: AuditReport) -> Table[Row[Cell]]:
-    """Return the table of metrics with one number per run.
-
-    Examples are the stability at the middle site and the weight drift.
-    """
+    """Return the table of metrics with one number per run, such as stability_mid and the weight drift."""
     card_metrics = metrics_of_cards(report.cards)
     measured = dict.fromkeys(name for run in runs for name in run.record.measurements.scalars)
     quantities = [quantity_of(name, card_metrics) for name in TABLES["run_scalars"] if name in measured]
@@ -77,12 +71,9 @@ def scalar_table(runs: Sequence[RunAudit], report: AuditReport) -> Table[Row[Cel
 
 
 def gamma_table(runs: Sequence[RunAudit], exact: Sequence[int], informative: bool = True) -> Table[Row[Cell]]:
-    """Return the table of Γ, with sites as rows and seeds as columns.
+    """Return the table of Γ of each seed at the informative sites, or at the sites that are exact.
 
-    Args:
-        runs: One run per seed.
-        exact: The sites where Γ is exact by construction.
-        informative: True for the table of all other sites, False for the table of the exact sites.
+    The rows are sites and the columns are seeds. Sites are exact if Γ = 1 by construction.
     """
     columns = _seeds(runs)
     sites = [site for site in range(sites_of(runs)) if (site not in exact) == informative]
@@ -102,10 +93,7 @@ def _seeds(runs: Sequence[RunAudit]) -> tuple[tuple[str, str], ...]:
 
 
 def first_fires(runs: Sequence[RunAudit]) -> tuple[FirstFire, ...]:
-    """Return the epochs at which each rule first fired, one epoch per seed.
-
-    A rule that never fired is omitted.
-    """
+    """Return the epochs at which each rule first fired, one per seed, without rules that never fired."""
     rules = {finding.rule: finding.title for run in runs for finding in run.findings if finding.first_fire is not None}
     return tuple(FirstFire(rule, title, tuple(_epoch(run, rule) for run in runs)) for rule, title in rules.items())
 
@@ -147,12 +135,9 @@ def _cell(run: RunAudit, name: str, kind: str, site: int | None = None) -> Cell:
     about = (one for one in run.findings if one.quantity == name and one.site == site and one.state)
     finding = next(about, None)
     deviation = None if site is None or name not in DEVIATIONS else _number(run, DEVIATIONS[name], kind, site)
-    return Cell(
-        _number(run, name, kind, site),
-        finding.state if finding else "",
-        finding.outcome if finding else "",
-        deviation if deviation and deviation.reading.value is not None else None,
-    )
+    deviation = deviation if deviation and deviation.reading.value is not None else None
+    judged = (finding.state, finding.outcome) if finding else ("", "")
+    return Cell(_number(run, name, kind, site), *judged, deviation)
 
 
 def _number(run: RunAudit, name: str, kind: str, site: int | None) -> Number:
@@ -165,9 +150,7 @@ def _number(run: RunAudit, name: str, kind: str, site: int | None) -> Number:
 
 
 def _members(runs: Sequence[RunAudit], card_metrics: Known) -> Iterator[Metric]:
-    """Yield the metrics with the largest values in each family.
-
-    The names of all metrics of a family have the same prefix."""
+    """Yield the metrics with the largest values in each family, whose names have the same prefix."""
     for family in (metric.family for metric in families(card_metrics)):
         largest: dict[str, float] = {}
         for run in runs:
@@ -191,40 +174,26 @@ def _covers(card: Mapping[str, Any], names: Sequence[str]) -> bool:
 
 
 def _measured(names: Sequence[str], runs: Sequence[RunAudit]) -> str:
-    """Return a text that states how these metrics were measured.
-
-    The text contains what the runs recorded. The card of a diagnostic is not used, because it describes only the present code.
-    """
-    conventions_of_runs = [
-        {name: value for name, value in run.record.measurements.conventions.items() if _belongs(name, names)}
-        for run in runs
-    ]
-    return "; ".join(dict.fromkeys(description(conventions) for conventions in conventions_of_runs if conventions))
-
-
-def _belongs(convention: str, names: Sequence[str]) -> bool:
-    prefix = convention.rpartition("_")[0]
-    return bool(prefix) and any(f"{name}_".startswith(f"{prefix}_") for name in names)
+    """Return how the runs recorded that these metrics were measured; cards describe only the present code."""
+    texts = {}
+    for run in runs:
+        named = ((name, name.rpartition("_")[0]) for name in run.record.measurements.conventions)
+        about = [name for name, prefix in named if prefix and any(f"{one}_".startswith(f"{prefix}_") for one in names)]
+        conventions = {name: run.record.measurements.conventions[name] for name in about}
+        texts |= {description(conventions): None} if conventions else {}
+    return "; ".join(texts)
 
 
 def _notes(cells: Iterable[tuple[str, Cell]]) -> tuple[str, ...]:
-    reasons: Iterator[str] = (
-        f"{name}: {cell.number.reading.reason}" for name, cell in cells if cell.number.reading.reason
-    )
-    return tuple(dict.fromkeys(reasons))
+    reasons = ((name, cell.number.reading.reason) for name, cell in cells)
+    return tuple(dict.fromkeys(f"{name}: {reason}" for name, reason in reasons if reason))
 
 
 def aggregates(runs: Sequence[RunAudit]) -> Iterator[MetricSummary]:
-    """Yield Γ for every aggregation over sites and samples.
-
-    The last metric is the spread of Γ over these aggregations.
-    """
+    """Yield Γ for every aggregation over sites and samples, and the spread of Γ over these aggregations."""
     for name in (*AGGREGATES, SPREAD):
         quantity = quantity_of(name)
         yield MetricSummary(name, quantity.words, scalar_estimate(runs, quantity))
-
-
-# The identification section of a form. Its sources are the specifications, the cards and the provenance of the runs.
 
 
 NOT_RECORDED = "not recorded"
@@ -289,13 +258,7 @@ def _data(records: Sequence[RunRecord], report: AuditReport) -> Iterator[Entry]:
 
 
 def card(report: AuditReport, family: str, name: str) -> Mapping[str, Any]:
-    """Return the card (description) of a plug-in, or an empty mapping without a card.
-
-    Args:
-        report: The report, which contains the cards.
-        family: Plug-in kind, for example `methods`.
-        name: Name of the plug-in.
-    """
+    """Return the card of a plug-in of the kind `family`, such as `methods`, or an empty mapping."""
     return report.cards.get(f"{family}/{name}", {})
 
 
@@ -304,10 +267,7 @@ def entry(term: str, text: str) -> Entry:
 
 
 def each(term: str, records: Sequence[RunRecord], describe: Callable[[RunRecord], str]) -> Entry:
-    """Return an entry with the values of all runs.
-
-    The entry has one value if all runs agree. Otherwise the entry has every distinct value with the ids of its runs.
-    """
+    """Return an entry with one value if all runs agree, else with every value and the ids of its runs."""
     runs_by_text: dict[str, list[str]] = {}
     for record in records:
         runs_by_text.setdefault(describe(record), []).append(record.run_id)
@@ -317,10 +277,7 @@ def each(term: str, records: Sequence[RunRecord], describe: Callable[[RunRecord]
 
 
 def description(value: Any) -> str:
-    """Return a recorded value as text.
-
-    A mapping is written as `key value · key value`. An integer has thousands separators.
-    """
+    """Return a recorded value as text: `key value · key value` for a mapping, 1,000 for an integer."""
     if value is None or value == "" or value == {} or value == ():
         return NOT_RECORDED
     if isinstance(value, Mapping):
@@ -358,13 +315,9 @@ def _recipe(spec: RunSpec, credit_scale: str) -> str:
 
 
 def _versions(record: RunRecord) -> str:
-    versions = record.provenance.get("versions") or {}
-    all_versions = {
-        "fa_registry": record.provenance.get("fa_registry"),
-        "python": record.provenance.get("python"),
-        **versions,
-    }
-    return description({name: value for name, value in all_versions.items() if value})
+    versions = {name: record.provenance.get(name) for name in ("fa_registry", "python")}
+    versions |= record.provenance.get("versions") or {}
+    return description({name: value for name, value in versions.items() if value})
 
 
 def _commit(record: RunRecord) -> str:
@@ -375,36 +328,26 @@ def _commit(record: RunRecord) -> str:
 
 
 def sealed_code(record: RunRecord) -> Mapping[str, Mapping[str, Any]]:
-    """Return a mapping from each plug-in of a run to the recorded facts on its code.
+    """Return the recorded facts on the code of each plug-in of a run, such as package, version and digest.
 
-    Facts are, for example, package, version and digest. The mapping is empty if an older release recorded the run.
+    The mapping is empty if an older release recorded the run.
     """
     code = record.provenance.get("code")
-    return (
-        {name: entry for name, entry in code.items() if isinstance(entry, Mapping)} if isinstance(code, Mapping) else {}
-    )
+    entries = code.items() if isinstance(code, Mapping) else ()
+    return {name: entry for name, entry in entries if isinstance(entry, Mapping)}
 
 
 def _code(record: RunRecord) -> str:
-    """Return a text about the code that trained the run.
-
-    The text is empty if the code is unknown, as for adopted runs and runs of older releases.
-    """
-    if record.spec.weights:
-        return ""
-    reported_code = {
-        name: entry
-        for name, entry in sealed_code(record).items()
-        if "digest" in entry or not name.startswith("diagnostics/")
-    }
-    return " · ".join(f"{name.partition('/')[2]} {_entry(entry)}" for name, entry in reported_code.items())
-
-
-def _entry(entry: Mapping[str, Any]) -> str:
-    if "digest" not in entry:
-        return f"version {entry.get('version')}"
-    release = " ".join(f"{entry.get('package')} {entry.get('version')}".split())
-    return f"of package {release}, source sha256 {entry['digest']}"
+    """Return a text on the code that trained the run, or "" for adopted runs and runs of older releases."""
+    texts = []
+    for name, entry in sealed_code(record).items() if not record.spec.weights else ():
+        plugin, text = name.partition("/")[2], f"version {entry.get('version')}"
+        if "digest" in entry:
+            release = " ".join(f"{entry.get('package')} {entry.get('version')}".split())
+            text = f"of package {release}, source sha256 {entry['digest']}"
+        if "digest" in entry or not name.startswith("diagnostics/"):
+            texts.append(f"{plugin} {text}")
+    return " · ".join(texts)
 
 
 def _conformance(record: RunRecord) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -83,11 +84,7 @@ def embed_figures(page: str, sources: Sources) -> Truncated[SettingFigures]:
 
 
 def index_context(sources: Sources, figures: Truncated[SettingFigures] = NO_FIGURES) -> IndexContext:
-    """Return the template variables of the page that shows the whole audit.
-
-    Args:
-        figures: The result of `embed_figures`.
-    """
+    """Return the template variables of the page that shows the whole audit, by default without figures."""
     report = sources.report
     columns = sources.columns
     details = len(report.runs) <= MOST
@@ -108,7 +105,7 @@ def index_context(sources: Sources, figures: Truncated[SettingFigures] = NO_FIGU
         waivers=waiver_rows(report, sources.groups),
         run_count=len(report.runs),
         columns=columns,
-        spread=_spread(columns),
+        spread=" and ".join(column.symbol for column in columns if column.name in WITH_DEVIATION),
         settings=settings,
         means=means_in_text(columns),
         details=details,
@@ -139,10 +136,7 @@ def index_context(sources: Sources, figures: Truncated[SettingFigures] = NO_FIGU
 
 
 def rendered_figures(context: IndexContext) -> dict[FigureFile, bytes]:
-    """Return a mapping from file to image for every figure of the page.
-
-    The name of a file is made from the title of its figure and, if there are several settings, from the setting.
-    """
+    """Return file → image of every figure; the name has the title and, if there are several, the setting."""
     several = len(context.figures.shown) > 1
     figures = [
         (figure.title, part.setting, figure.drawn)
@@ -151,10 +145,10 @@ def rendered_figures(context: IndexContext) -> dict[FigureFile, bytes]:
     ]
     figures += [(figure.title, "", figure.drawn) for figure in context.analyses.shown]
     images_by_file: dict[FigureFile, bytes] = {}
-    name_counts: dict[str, int] = {}
+    name_counts: Counter[str] = Counter()
     for title, setting, image in figures:
         name = file_name(f"{title.replace(symbol_of('gamma'), 'gamma')} {setting if several else ''}")
-        name_counts[name] = name_counts.get(name, 0) + 1
+        name_counts[name] += 1
         suffix = f"-{name_counts[name]}" if name_counts[name] > 1 else ""  # for settings with the same label
         images_by_file[FigureFile(title, setting, f"{FIGURES}/{name}{suffix}")] = image
     return images_by_file
@@ -172,28 +166,22 @@ def _findings(sources: Sources) -> tuple[list[FindingRow], int]:
 
 
 def _unaudited(report: AuditReport) -> Truncated[OtherRun] | None:
-    """Return the runs that this audit left out; finished runs are first.
-
-    The result is None if the report does not list these runs.
-    """
+    """Return the runs that this audit left out, finished runs first, or None if the report lacks them."""
     other_runs = report.choice.unaudited if report.choice else None
     return None if other_runs is None else Truncated.first(MOST, sorted(other_runs, key=lambda run: not run.finished))
 
 
 def _neighbour(sources: Sources) -> Truncated[NearSettingRow] | None:
-    """Return the runs whose setting differs by at most 1 % from a judged setting.
-
-    The result is None if the report does not list these runs.
-    """
+    """Return the runs with a setting within 1 % of a judged setting, or None if the report lacks them."""
     choice = sources.report.choice
     if choice is None or choice.beside is None:
         return None
-    rows = (
+    rows = [
         NearSettingRow(other, judged.label, describe_difference(differing))
         for other in choice.beside
         for judged, differing in sources.near_settings.near(other.spec)
-    )
-    return Truncated.first(MOST, list(rows))
+    ]
+    return Truncated.first(MOST, rows)
 
 
 def _overrides(editions: Sequence[EditionReference]) -> Iterator[Entry]:
@@ -209,10 +197,7 @@ def _commands(groups: Iterable[Group]) -> Truncated[str]:
 
 
 def _comparison(sources: Sources) -> EditionComparison | None:
-    """Return the verdicts of all editions on every method.
-
-    Return None if only one edition judged the runs.
-    """
+    """Return the verdicts of all editions on every method, or None if only one edition judged the runs."""
     if len(sources.editions) < 2:
         return None
     rows = [sources.compared(group, link.href) for group, link in sources.forms]
@@ -222,12 +207,9 @@ def _comparison(sources: Sources) -> EditionComparison | None:
 def number_footnotes(
     settings: Iterable[SettingTable], columns: Columns, details: bool
 ) -> tuple[tuple[SettingTable, ...], tuple[Footnote, ...]]:
-    """Assign a footnote to every missing number of the audit table.
+    """Assign a footnote to every missing number of the audit table, one per reason with all its runs.
 
-    There is one footnote per reason, with all affected runs.
-
-    Args:
-        details: Whether the page shows the numbers of each seed. If false, these numbers are removed from the rows.
+    If `details` is false, the page does not show the numbers of each seed, and they are removed from the rows.
 
     Returns:
         The tuple (the parts with footnote numbers, the footnotes).
@@ -236,16 +218,14 @@ def number_footnotes(
     marks: dict[str, int] = {}
     numbered = []
     for part in settings:
-        rows = (replace(row, estimates=_marked(row, columns, reasons, marks)) for row in part.rows)
-        numbered.append(replace(part, rows=tuple(rows if details else map(_without_seeds_numbers, rows))))
+        rows = [replace(row, estimates=_marked(row, columns, reasons, marks)) for row in part.rows]
+        if not details:
+            rows = [replace(row, seeds=tuple(replace(seed, numbers={}) for seed in row.seeds)) for row in rows]
+        numbered.append(replace(part, rows=tuple(rows)))
     notes = (
         Footnote(marks[reason], reason, Truncated.first(MOST_NAMES, tuple(ids))) for reason, ids in reasons.items()
     )
     return tuple(numbered), tuple(notes)
-
-
-def _without_seeds_numbers(row: AuditRow) -> AuditRow:
-    return replace(row, seeds=tuple(replace(seed, numbers={}) for seed in row.seeds))
 
 
 def _marked(
@@ -266,10 +246,6 @@ def _marked(
         footnote_marks = dict.fromkeys(marks[reason] for _, reason in missing)
         marked[name] = replace(row.estimates[name], marks=tuple(footnote_marks))
     return marked
-
-
-def _spread(columns: Columns) -> str:
-    return " and ".join(column.symbol for column in columns if column.name in WITH_DEVIATION)
 
 
 def setting_rows(sources: Sources, columns: Columns) -> Iterator[SettingTable]:
@@ -311,10 +287,7 @@ def _verdict_counts(links: Sequence[Link]) -> Iterator[Count]:
 
 
 def headline(groups: Iterable[Group]) -> IndexHeadline:
-    """Return a summary of the verdicts, with the gating rules that fire.
-
-    The rule that fires for most methods is first.
-    """
+    """Return a summary of the verdicts, with the gating rules that fire; the most frequent rule is first."""
     judged = [group for group in groups if not group.control]
     outcomes = [group.verdict.outcome for group in judged]
     counts = tuple((outcome, outcomes.count(outcome)) for outcome in WORST_FIRST if outcome in outcomes)
@@ -323,16 +296,10 @@ def headline(groups: Iterable[Group]) -> IndexHeadline:
 
 
 def _rules(groups: Iterable[Group]) -> Iterator[tuple[str, str, int]]:
-    counts: dict[tuple[str, str], int] = {}
+    counts: Counter[tuple[str, str]] = Counter()
     for group in groups:
-        fired = {
-            (finding.rule, finding.title): None
-            for run in group.runs
-            for finding in run.findings
-            if finding.gating and finding.outcome == "fail"
-        }
-        for rule in fired:
-            counts[rule] = counts.get(rule, 0) + 1
+        findings = (finding for run in group.runs for finding in run.findings)
+        counts.update({(one.rule, one.title) for one in findings if one.gating and one.outcome == "fail"})
     for (rule, title), count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
         yield rule, title, count
 
@@ -371,9 +338,6 @@ class IndexHeadline:
     counts: tuple[tuple[str, int], ...]
     rules: tuple[tuple[str, str, int], ...]
     settings: int
-
-
-# The summary at the top of the index: one sentence, the rules behind it, and the methods by short names.
 
 
 WORST_FIRST = ("fail", "incomplete", "warn", "pass")
@@ -491,10 +455,7 @@ class AuditTableContext:
 
 
 def short_names(links: Sequence[Link]) -> list[Link]:
-    """Return the links, with a shorter text if the method has only one variant.
-
-    The shorter text is the label of the method without options.
-    """
+    """Return the links; the text is the label without options if the method has only one variant."""
     variants: dict[str, set[str]] = {}
     for link in links:
         variants.setdefault(link.name, set()).add(link.text)
@@ -538,14 +499,8 @@ def _crossed(run: RunAudit, finding: Finding) -> Iterator[str]:
             yield limit.quantity
 
 
-# The waivers on the index: who waived which finding, why, until when, and the findings actually waived.
-
-
 def waiver_rows(report: AuditReport, groups: Sequence[Group]) -> tuple[WaiverRow, ...]:
-    """Return every waiver of the report with the findings that it waived.
-
-    Valid waivers are first. An expired waiver waives no finding.
-    """
+    """Return every waiver with the findings that it waived; expired waivers are last and waive none."""
     waived: dict[str, list[tuple[str, RunAudit]]] = {}
     for group in groups:
         for run in group.runs:
@@ -569,9 +524,6 @@ def _applied(waiver: Waiver, waived: Mapping[str, Sequence[tuple[str, RunAudit]]
         for label, run in waived.get(waiver.rule, ())
         if run.record.run_id.startswith(waiver.run) and waiver.method in ("", run.record.spec.method_label)
     )
-
-
-# The context of audit_table.tex.j2, from an audit report.
 
 
 def audit_table_context(sources: Sources) -> AuditTableContext:

@@ -61,30 +61,17 @@ class Notes:
         self._pages = TemplateRenderer()
 
     def of_run(self, run: RunAudit, form: str = "", audit: str = "") -> str:
-        """Return a short version of a run's reporting form in Markdown.
-
-        Args:
-            form: Address of the page with the complete reporting form.
-            audit: Address of the first page of the audit.
-        """
+        """Return a short version of a run's reporting form in Markdown, with links to the form and the audit."""
         is_only_seed = run.record.run_id in self._alone
         context = note_context(run, self.sources, form, audit, is_only_seed)
         return bounded(self._pages.render("note.md.j2", variables(context)))
 
     def of_audit(self, base: str = "", table: str = "") -> str:
-        """Return the note on the whole audit.
-
-        Args:
-            base: Address of the folder of the audit's pages.
-            table: Address of the table of all runs.
-        """
+        """Return the note on the whole audit, with the folder `base` of its pages and the table of all runs."""
         return bounded(self._pages.render("audit_note.md.j2", variables(audit_note_context(self.sources, base, table))))
 
     def of_excluded(self, exclusion: Exclusion, audit: str = "") -> str:
-        """Return the note on a run that was not judged, with the reason.
-
-        The note replaces the verdict of an older audit.
-        """
+        """Return the note on a run that was not judged; it replaces the verdict of an older audit."""
         context = excluded_note_context(exclusion, self.sources.report, audit)
         return bounded(self._pages.render("excluded_note.md.j2", variables(context)))
 
@@ -95,12 +82,7 @@ class Notes:
 
 
 def audit_note_context(sources: Sources, base: str = "", table: str = "") -> AuditNoteContext:
-    """Return the template variables of the note on the whole audit.
-
-    Args:
-        base: Address of the folder of the audit's pages.
-        table: Address of the table of all runs.
-    """
+    """Return the template variables of the note on the whole audit; the texts are those of `of_audit`."""
     report = sources.report
     links = sorted((link for _, link in sources.forms), key=lambda link: WORST_FIRST.index(link.verdict.outcome))
     counts = Counter(link.verdict.outcome for link in links)
@@ -127,19 +109,12 @@ def not_judged_text(exclusion: Exclusion) -> str:
 
 
 def excluded_note_context(exclusion: Exclusion, report: AuditReport, audit: str = "") -> ExcludedNoteContext:
-    """Return the template variables of the note on a run that was not judged.
-
-    Args:
-        audit: Address of the first page of the audit.
-    """
+    """Return the template variables of the note on a run that was not judged."""
     return ExcludedNoteContext(not_judged_text(exclusion), exclusion.reason, exclusion.run_id, report.edition, audit)
 
 
 def bounded(note: str) -> str:
-    """Return the note, cut at the end of a line if the note is longer than MAX_NOTE.
-
-    A remark is added to a cut note.
-    """
+    """Return the note; a note longer than MAX_NOTE is cut at the end of a line and gets a remark."""
     if len(note) <= MAX_NOTE:
         return note
     return note[: MAX_NOTE - len(CUT)].rpartition("\n")[0].rstrip() + CUT
@@ -213,13 +188,10 @@ class AuditNoteContext:
 def note_context(
     run: RunAudit, sources: Sources, form: str = "", audit: str = "", is_only_seed: bool = True
 ) -> NoteContext:
-    """Return the template variables of a short version of a run's reporting form.
+    """Return the template variables of a short version of a run's form, judged without the other seeds.
 
-    Args:
-        run: The run, which is judged without the other seeds.
-        form: Address of the complete reporting form in MLflow.
-        audit: Address of the first page of the audit in MLflow.
-        is_only_seed: Whether the report contains no other seed of this method in this setting.
+    The form and the audit are addresses in MLflow. `is_only_seed` states whether the report contains no other seed of this method
+    in this setting.
     """
     record, report, card_metrics = run.record, sources.report, sources.known
     columns = audit_columns([run], table("note", headlines_of([record])), card_metrics)

@@ -30,14 +30,9 @@ SITES: Mapping[str, str] = MappingProxyType(
 
 
 def table(reproduction: Reproduction | None, run_ids: Collection[str] | None = None) -> ReproductionTable | None:
-    """Return the table of published values. Values that differ are first.
+    """Return the table of published values, those that differ first, or None without a reference.toml.
 
-    Args:
-        reproduction: The comparison with the values in the study's reference.toml.
-        run_ids: If given, the table contains only values that were compared with these runs.
-
-    Returns:
-        None if the study has no reference.toml.
+    If run ids are given, the table contains only values that were compared with these runs.
     """
     if reproduction is None:
         return None
@@ -55,16 +50,16 @@ def table(reproduction: Reproduction | None, run_ids: Collection[str] | None = N
 
 
 def counts(rows: Sequence[FigureVerdict]) -> tuple[tuple[str, int], ...]:
-    """Return the number of published values for every outcome, including zeros.
-
-    Each entry of the result is the tuple (outcome, number).
-    """
+    """Return (outcome, number of published values) for every outcome, including zeros."""
     tally = Counter(row.outcome for row in rows)
     return tuple((outcome, tally[outcome]) for outcome in REPRODUCTION_OUTCOMES)
 
 
 def _row(row: FigureVerdict) -> ReproductionRow:
     figure = row.figure
+    factor = "" if figure.factor == 1 else f"measured values are multiplied by {figure.factor:g}"
+    assumed = figure.setting.assumed if figure.setting else ""
+    margin = f"the margin: {figure.margin.why}" if row.outcome in TESTED else ""
     return ReproductionRow(
         outcome=row.outcome,
         look=LOOKS[row.outcome],
@@ -76,15 +71,12 @@ def _row(row: FigureVerdict) -> ReproductionRow:
         each=tuple(EntryValue(f"seed {run.seed}: {_of_run(figure, run)}", (run.run_id,)) for run in row.measured),
         reason=row.reason,
         source=figure.source,
-        remarks=tuple(_remarks(figure, row.outcome in TESTED)),
+        remarks=tuple(filter(None, (figure.remark, factor, assumed, margin))),
     )
 
 
 def quantity_text(figure: PublishedFigure) -> str:
-    """Return the metric of a published value, with its site and epoch.
-
-    Examples: `g_norm_mean_ce, site 4`, `first fire of D1`.
-    """
+    """Return the metric with its site and epoch: `g_norm_mean_ce, site 4`, or `first fire of D1`."""
     if figure.rule:
         return f"first fire of {figure.rule}"
     site = SITES.get(figure.site, f"site {figure.site}")
@@ -93,11 +85,7 @@ def quantity_text(figure: PublishedFigure) -> str:
 
 
 def setting_text(figure: PublishedFigure) -> str:
-    """Return architecture, options, data set and epochs of a published value.
-
-    Returns:
-        An empty string if the value does not belong to one setting.
-    """
+    """Return architecture, options, data set and epochs of a value, or "" if it belongs to no one setting."""
     setting = figure.setting
     if setting is None:
         return ""
@@ -132,10 +120,7 @@ def published_text(figure: PublishedFigure) -> str:
 
 
 def measured_text(row: FigureVerdict) -> str:
-    """Return the measured value as text.
-
-    The text is mean ± standard deviation (number of runs), a list of the epochs of first fire, or a dash if there is no run.
-    """
+    """Return `mean ± standard deviation (runs)`, the list of epochs of first fire, or a dash without runs."""
     if not row.measured:
         return "—"
     if row.figure.rule:
@@ -155,16 +140,6 @@ def _shown(figure: PublishedFigure, value: Reading) -> str:
     if figure.rule and value.value is not None:
         return f"{value.value:.0f}"
     return reading(value, "pct" if kind_of(figure.quantity) == "pct" else "num")
-
-
-def _remarks(figure: PublishedFigure, tested: bool) -> list[str]:
-    margin = f"the margin: {figure.margin.why}" if tested else ""
-    assumed = figure.setting.assumed if figure.setting else ""
-    factor = "" if figure.factor == 1 else f"measured values are multiplied by {figure.factor:g}"
-    return list(filter(None, (figure.remark, factor, assumed, margin)))
-
-
-# The rows of the table: published values of a study, with the measured values.
 
 
 @dataclass(frozen=True)

@@ -88,12 +88,9 @@ class StrictUndefinedWithHint(StrictUndefined):
 
 
 class UserEnvironment(ImmutableSandboxedEnvironment):
-    """Jinja2's sandbox with a list of allowed names and a time limit.
+    """Jinja2's sandbox with a list of allowed names, a time limit, and the filters of this package.
 
-    Args:
-        finalize: Function that converts every printed value.
-        `builtin_filters`: Mapping from name to filter, for the filters of this package.
-        options: Further options of the Jinja2 environment.
+    The function `finalize` converts every printed value.
     """
 
     intercepted_binops = frozenset({"%", "*", "**", "+"})
@@ -157,10 +154,7 @@ class UserEnvironment(ImmutableSandboxedEnvironment):
 
 
 def _result_size(operator: str, left: Any, right: Any) -> tuple[int, int, str]:
-    """Return an upper bound of the size of `left operator right`, the allowed maximum, and the unit.
-
-    The bound is 0 if the result cannot be large.
-    """
+    """Return an upper bound of the size of `left operator right`, or 0 if small, the maximum and the unit."""
     numbers = isinstance(left, int) and isinstance(right, int)
     if numbers and operator == "**":
         return left.bit_length() * max(right, 0), BITS, "bits"
@@ -171,11 +165,8 @@ def _result_size(operator: str, left: Any, right: Any) -> tuple[int, int, str]:
         return sum(lengths), LARGEST, "characters or entries"
     times = [value for value in (left, right) if isinstance(value, int)]
     known_lengths = [length for length in lengths if length is not None]
-    return (
-        (known_lengths[0] * max(times[0], 0) if operator == "*" and times and known_lengths else 0),
-        LARGEST,
-        "characters or entries",
-    )
+    size = known_lengths[0] * max(times[0], 0) if operator == "*" and times and known_lengths else 0
+    return size, LARGEST, "characters or entries"
 
 
 ONE_PAGE = threading.Lock()  # only one page at a time may change the memory limit of the process
@@ -206,10 +197,7 @@ def bounded_memory() -> Iterator[None]:
 
 
 def touchable(obj: Any) -> tuple[str, ...]:
-    """Return the names of the attributes that a template may use.
-
-    A template may use the fields and properties of a record, and some methods of a text.
-    """
+    """Return the names that a template may use: fields and properties of a record, some methods of a text."""
     if dataclasses.is_dataclass(obj) and not isinstance(obj, type):
         described = [name for name in dir(type(obj)) if isinstance(getattr(type(obj), name), property)]
         return (*(field.name for field in dataclasses.fields(obj)), *described)
@@ -221,12 +209,10 @@ def _kind(obj: Any) -> str:
 
 
 def environment(name: str, user_templates: Path | None = None) -> Environment:
-    """Return the Jinja2 environment for the template `name`.
+    """Return the Jinja2 environment for the template `name`, a file name.
 
-    Args:
-        name: File name of the template.
-        user_templates: A folder whose files replace the built-in templates with the same name. User templates are untrusted, so
-            with this folder all templates run in Jinja2's sandbox.
+    The files of the folder `user_templates` replace the built-in templates with the same name. User templates are untrusted, so
+    with this folder all templates run in Jinja2's sandbox.
     """
     folders = [bundled_files.templates()]
     if user_templates is not None:
@@ -254,19 +240,12 @@ def environment(name: str, user_templates: Path | None = None) -> Environment:
 
 
 def mode(name: str) -> str:
-    """Return the suffix of the language of a template: .md.j2, .tex.j2 or .html.j2.
-
-    A file with another suffix, such as the style sheet, is part of an HTML page, so its mode is that of HTML.
-    """
+    """Return the suffix of a template's language; a style sheet, for example, is part of an HTML page."""
     return next((suffix for suffix in (MARKDOWN, LATEX) if name.endswith(suffix)), HTML)
 
 
 class TemplateRenderer:
-    """Renders pages and compiles each template once.
-
-    Args:
-        user_templates: A folder with user templates, see `environment`.
-    """
+    """Renders pages, with the user templates of a folder if there is one, and compiles each template once."""
 
     def __init__(self, user_templates: Path | None = None):
         self._user_templates = user_templates
@@ -317,23 +296,20 @@ def _printable(write_text: Callable[[str], str], value: Any) -> Any:
     )
 
 
+LATEX_FILTERS: Mapping[str, Callable[..., Any]] = MappingProxyType(
+    {
+        "block": latex.latex_block,
+        "formulas": latex.latex_formulas,
+        "comment": latex.latex_comment,
+        "parts": latex.parts,
+    }
+)
 # Language of a template → the function that converts printed text, and the filters that only this language has.
 LANGUAGES: Mapping[str, tuple[Callable[[Any], Any], Mapping[str, Callable[..., Any]]]] = MappingProxyType(
     {
         HTML: (partial(_printable, escape_control), {}),
-        MARKDOWN: (
-            partial(_printable, filters.markdown_text),
-            {"fence": filters.fence, "verbatim": filters.verbatim},
-        ),
-        LATEX: (
-            partial(_printable, latex.latex_text),
-            {
-                "block": latex.latex_block,
-                "formulas": latex.latex_formulas,
-                "comment": latex.latex_comment,
-                "parts": latex.parts,
-            },
-        ),
+        MARKDOWN: (partial(_printable, filters.markdown_text), {"fence": filters.fence, "verbatim": filters.verbatim}),
+        LATEX: (partial(_printable, latex.latex_text), LATEX_FILTERS),
     }
 )
 
@@ -343,14 +319,8 @@ def variables(context: Any) -> dict[str, Any]:
     return {field.name: getattr(context, field.name) for field in fields(context)}
 
 
-# The error of a failed template, with its name, line and reason.
-
-
 def template_failure(page: str, error: Exception) -> UsageError:
-    """Return the error of a failed template as a UsageError.
-
-    The message has the name of the innermost template that failed, or of the page if the error has no such name.
-    """
+    """Return the error of a failed template as a UsageError that names the innermost template or the page."""
     return UsageError(f"template {_place(page, error)}: {type(error).__name__}: {_reason(error)}")
 
 

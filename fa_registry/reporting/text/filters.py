@@ -118,9 +118,7 @@ def compact(value: float) -> str:
 
 def ci(interval: tuple[float, float], digits: int = 1) -> str:
     """Return an interval of fractions as percentages: 91.2 % to 94.0 %."""
-    low, high = interval
-    if finite(low) > finite(high):
-        raise ValueError(f"expected low ≤ high, found {interval!r}")
+    low, high = _ends(interval)
     return _spanned(pct(low, digits), pct(high, digits))
 
 
@@ -131,11 +129,15 @@ def between(interval: tuple[float, float], kind: str) -> str:
         interval: (low, high).
         kind: Number format, a key of KINDS.
     """
-    low, high = interval
-    if finite(low) > finite(high):
-        raise ValueError(f"expected low ≤ high, found {interval!r}")
+    low, high = _ends(interval)
     ends, power = one_power(KINDS[kind], (low, high))
     return f"({_spanned(*ends)}){power}" if power else _spanned(KINDS[kind](low), KINDS[kind](high))
+
+
+def _ends(interval: tuple[float, float]) -> tuple[float, float]:
+    if finite(interval[0]) > finite(interval[1]):
+        raise ValueError(f"expected low ≤ high, found {interval!r}")
+    return interval
 
 
 def _spanned(low: str, high: str) -> str:
@@ -178,10 +180,7 @@ def spread(estimate: Estimate) -> str:
 
 
 def counted(estimate: Estimate, deviation: bool = True) -> str:
-    """Return an estimate for running text: `93.4 ± 0.8 %`.
-
-    If a seed has no value, the number of values is added: `1,812 (2 of 3)`.
-    """
+    """Return an estimate as `93.4 ± 0.8 %`, or `1,812 (2 of 3)` if a seed has no value."""
     text = spread(estimate) if deviation else number(estimate.mean)
     return f"{text} ({estimate.n} of {estimate.of})" if 0 < estimate.n < estimate.of else text
 
@@ -201,11 +200,8 @@ def plus_minus(mean: float, deviation: float, kind: str) -> str:
     write = KINDS[kind]
     if kind in UNITS:
         mean_text, _, unit = write(mean).partition("\u00a0")
-        return (
-            f"{mean_text}\u00a0±\u00a0{write(deviation).lstrip('+')}"
-            if unit
-            else f"{mean_text}\u00a0±\u00a0{write(deviation)}"
-        )
+        deviation_text = write(deviation).lstrip("+") if unit else write(deviation)
+        return f"{mean_text}\u00a0±\u00a0{deviation_text}"
     (first, second), power = one_power(write, (mean, deviation))
     if not power:
         first = write(mean)
@@ -218,15 +214,9 @@ def plus_minus(mean: float, deviation: float, kind: str) -> str:
 
 
 def one_power(write: Callable[[float], str], values: Sequence[float]) -> tuple[tuple[str, ...], str]:
-    """Write several numbers with one common power of ten.
+    """Write several numbers with one common power of ten, that of the largest number.
 
-    The power is that of the largest number.
-
-    Args:
-        write: Function that formats one number.
-
-    Returns:
-        The tuple (numbers, power), for example (2.00, 3.00) and ×10⁵. The power is an empty string if no number needs a power.
+    Return the tuple (numbers, power), for example (2.00, 3.00) and ×10⁵. The power is an empty string if no number needs a power.
     """
     texts = [write(value) for value in values]
     powers = [text.partition("×10")[2] for text in texts]
@@ -298,7 +288,7 @@ def markdown_text(text: str) -> Markup:
     line = re.sub(r"[ \t\n]+", " ", escape_control(text)).strip(" ")
     line = MARKDOWN_INLINE.sub(r"\\\1", line)
     line = line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("://", ":\\//")
-    return Markup(MARKDOWN_BLOCK.sub(_escaped_block, line))
+    return Markup(MARKDOWN_BLOCK.sub(lambda found: f"{found[1]}\\" if found[1].isdigit() else f"\\{found[1]}", line))
 
 
 def verbatim(text: str) -> Markup:
@@ -311,17 +301,11 @@ def fence(text: str) -> Markup:
 
     The fence is longer than any sequence of back-ticks in the text.
     """
-    body = escape_control(text).replace(
-        "<!--", "<! --"
-    )  # a comment in the text must not be taken for the marker of a blank
+    # a comment in the text must not be taken for the marker of a blank
+    body = escape_control(text).replace("<!--", "<! --")
     longest = max((len(run) for run in re.findall(r"`+", body)), default=0)
     ticks = "`" * max(3, longest + 1)
     return Markup(f"{ticks}\n{body.rstrip()}\n{ticks}")
-
-
-def _escaped_block(match: re.Match[str]) -> str:
-    mark = match.group(1)
-    return f"{mark}\\" if mark.isdigit() else f"\\{mark}"
 
 
 KINDS: Mapping[str, Callable[[float], str]] = MappingProxyType(

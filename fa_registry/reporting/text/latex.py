@@ -183,21 +183,10 @@ def _accented(letter: str, mark: str) -> str:
 
 
 # The LaTeX command of every character that pdflatex with T1 fonts would reject, misread or join with another.
-
-
 TEXT: Mapping[str, str] = MappingProxyType(
     {
         # special characters of TeX
-        **{
-            "\\": r"\textbackslash{}",
-            "{": r"\{",
-            "}": r"\}",
-            "$": r"\$",
-            "&": r"\&",
-            "#": r"\#",
-            "%": r"\%",
-            "_": r"\_",
-        },
+        **{"\\": r"\textbackslash{}", **{char: f"\\{char}" for char in "{}$&#%_"}},
         **{"~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}"},
         **{"|": r"\textbar{}", '"': r"\textquotedbl{}", "'": r"\textquotesingle{}", "`": r"\textasciigrave{}"},
         # punctuation

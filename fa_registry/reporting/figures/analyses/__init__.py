@@ -41,20 +41,12 @@ def figure_of(draw: Draw, numbers: pd.DataFrame) -> RenderedFigure:
 
 
 def analysis_numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
-    """Return all numbers of the analysis's figure as a data frame.
-
-    Args:
-        analysis: The result of a built-in analysis.
-        runs: The analysed runs; figures by epoch read their trajectories.
-    """
+    """Return all numbers of a built-in analysis's figure; figures by epoch read the runs' trajectories."""
     return MODULES[analysis.name].numbers(analysis, runs)
 
 
 def analysis_figure(analysis: Analysis, runs: Sequence[RunAudit]) -> RenderedFigure | None:
-    """Return the figure of an analysis, or None for a third-party analysis.
-
-    The same numbers give the same bytes.
-    """
+    """Return the figure of an analysis, the same bytes for the same numbers, or None if it is third-party."""
     if analysis.name not in DRAWINGS:
         return None
     return figure_of(DRAWINGS[analysis.name], analysis_numbers(analysis, runs))

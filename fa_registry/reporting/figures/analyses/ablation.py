@@ -50,7 +50,9 @@ def draw(canvas: Canvas, frame: pd.DataFrame) -> None:
         centres = np.column_stack([cells["instruments"].map(sets.index), cells["row"].map(rows.index)])
         fill, sign, ink = LOOKS[decision]
         axes.add_collection(PolyCollection(centres[:, None] + FIELD, facecolors=fill, linewidths=0))
-        axes.plot(*centres.T, linestyle="", marker=_sign(sign), color=ink, markersize=6, markeredgewidth=0)
+        outline = TextPath((0, 0), sign, size=9)  # markers are faster to draw than texts
+        marker = Path(outline.vertices - outline.get_extents().get_points().mean(axis=0), outline.codes)
+        axes.plot(*centres.T, linestyle="", marker=marker, color=ink, markersize=6, markeredgewidth=0)
     row_axis(axes, rows, left_out)
     axes.set_xlim(-0.5, len(sets) - 0.5)
     axes.xaxis.tick_top()
@@ -59,9 +61,3 @@ def draw(canvas: Canvas, frame: pd.DataFrame) -> None:
     axes.grid(visible=False)
     axes.spines[:].set_visible(False)
     canvas.place(row_width(rows), RIGHT, foot, HEAD)
-
-
-def _sign(letter: str) -> Path:
-    """Return the letter as a marker, because markers are faster to draw than texts."""
-    outline = TextPath((0, 0), letter, size=9)
-    return Path(outline.vertices - outline.get_extents().get_points().mean(axis=0), outline.codes)

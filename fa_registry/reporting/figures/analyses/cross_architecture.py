@@ -17,18 +17,12 @@ MARKERS = "os^DvP*X"
 
 
 def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
-    """Return the mean margin over the frozen control for each method and setting.
-
-    The margin and its 95 % interval over seeds are in percentage points.
-    """
+    """Return the mean margin of each method and setting, with its 95 % interval, in percentage points."""
     return variant(entry(row, "margin", "architecture", "verdict") for row in analysis.rows)
 
 
 def draw(canvas: Canvas, frame: pd.DataFrame) -> None:
-    """Draw the margin over the frozen control with its interval, in percentage points.
-
-    The figure has one row per method and network.
-    """
+    """Draw the margin over the frozen control with its interval, one row per method and network."""
     networks = list(dict.fromkeys(frame["architecture"]))
     styles = {
         name: (colour, MARKERS[index % len(MARKERS)])

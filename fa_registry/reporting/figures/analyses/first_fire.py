@@ -37,11 +37,7 @@ def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
 
 
 def draw(canvas: Canvas, frame: pd.DataFrame) -> None:
-    """Draw the epoch at which each rule first fires, for each run.
-
-    Args:
-        frame: Data frame from `numbers`. Column `trained` is the number of epochs of the run.
-    """
+    """Draw the epoch at which each rule first fires; column `trained` is the number of epochs of the run."""
     rules = list(dict.fromkeys(frame["rule"]))
     last = max(frame[["epoch", "trained"]].max().max(), 1.0)
     frame, rows, left_out = in_rows(frame)

@@ -49,10 +49,7 @@ def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
 
 
 def draw(canvas: Canvas, frame: pd.DataFrame) -> None:
-    """Draw each metric by λ, and ‖h_L‖ by epoch with one line per run.
-
-    The colour of a run shows its λ.
-    """
+    """Draw each metric by λ, and ‖h_L‖ by epoch with one line per run, whose colour shows its λ."""
     frame, sweeps, _ = in_rows(frame)
     styles = in_order(sweeps)
     epochs, chance = frame[frame["panel"] == "epochs"], frame["chance"].iloc[0]
@@ -106,9 +103,7 @@ def _trade(axes: Axes, frame: pd.DataFrame, styles: dict[str, tuple[str, object]
 
 
 def _tame(frame: pd.DataFrame) -> list[float]:
-    """Return only the interval ends that are close to the plotted values.
-
-    The axis range is computed from these ends, so a very wide interval does not stretch the axis."""
+    """Return the interval ends near the plotted values, so a very wide interval does not stretch the axis."""
     if not len(frame):
         return []
     reach = 2 * (frame["value"].max() - frame["value"].min()) or abs(frame["value"]).max()

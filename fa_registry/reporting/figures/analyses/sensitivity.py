@@ -5,7 +5,7 @@ A strip also shows the range in which the threshold can change without changing 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -45,7 +45,11 @@ def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
 
 def draw(canvas: Canvas, frame: pd.DataFrame) -> None:
     """Draw one strip per rule with its threshold and the observed values of each method."""
-    styles = _looks(dict.fromkeys(frame.loc[frame["kind"] == "value", "method"]))
+    # the marker changes when all colours are used
+    styles = {
+        method: (PALETTE[index % len(PALETTE)], MARKERS[index // len(PALETTE) % len(MARKERS)])
+        for index, method in enumerate(dict.fromkeys(frame.loc[frame["kind"] == "value", "method"]))
+    }
     handles = [limit_key("threshold"), Patch(color=BAND, label="thresholds that change no verdict")]
     handles += [dot(method, *style) for method, style in styles.items()]
     top, count = canvas.legend(handles), frame["rule"].nunique()
@@ -54,14 +58,6 @@ def draw(canvas: Canvas, frame: pd.DataFrame) -> None:
     for axes, (_, rows) in zip(strips, frame.groupby("rule", sort=False), strict=True):
         _strip(axes, rows, styles)
     canvas.place(0.25, 0.15, BOTTOM, top + 0.2, hspace=1.5)
-
-
-def _looks(methods: Iterable[str]) -> dict[str, tuple[str, str]]:
-    """Return a mapping method → (colour, marker); the marker changes when all colours are used."""
-    return {
-        method: (PALETTE[index % len(PALETTE)], MARKERS[index // len(PALETTE) % len(MARKERS)])
-        for index, method in enumerate(methods)
-    }
 
 
 def _strip(axes: Axes, frame: pd.DataFrame, styles: Mapping[str, tuple[str, str]]) -> None:
