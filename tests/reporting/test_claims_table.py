@@ -396,7 +396,8 @@ def rows_of_stability() -> Iterator[Row]:
     yield row("stability low", " (mean cosine ", steady, changed(steady, scalars={"stability_mid": None}))
     yield row("stability low", " that Γ compares with", steady, changed(steady, **NO_GAMMA))
     elsewhere = "; the mean cosine is above the limit of 0.3 at site 0 (seed 42)"
-    yield row("stability low", elsewhere, changed(steady, sites={"stability": [0.5, 0.1, 0.1, 0.1, 0.1]}), steady)
+    at_limit = changed(steady, sites={"stability": 0.3})
+    yield row("stability low", elsewhere, changed(steady, sites={"stability": [0.5, 0.1, 0.1, 0.1, 0.1]}), at_limit)
     for outcome, key, text in (
         ("pass", "other passes", "The requirement of Z a rule is met (ODD): Z: required"),
         ("warn", "other warns", "No conclusion may be based on ρ (ODD): Z: required"),
