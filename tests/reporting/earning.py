@@ -171,7 +171,10 @@ def rows_of_undercut() -> Iterator[Row]:
     yield row("undercut", both, paired, dataclasses.replace(over_last_block, findings=(finding,)))
     of_accuracy = a_finding("d", quantity="accuracy", state="UNDERCUT", threshold=2.0)
     yield row(
-        "undercut", "required: at least 2 pp)", a_run(below[0][0], verdict="fail"), a_run(of_accuracy, verdict="fail")
+        "undercut",
+        "2.0\u00a0pp over 3 seeds; required: at least 2 pp)",
+        a_run(below[0][0], verdict="fail"),
+        a_run(of_accuracy, verdict="fail"),
     )
     yield row(
         "undercut",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from contextlib import nullcontext
+from functools import lru_cache
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -53,6 +54,7 @@ def written(audit: AuditReport, folder: Path, drawn: bool = False) -> dict[str, 
     return {path.relative_to(folder).as_posix(): path.read_text("utf-8", "replace") for path in paths}
 
 
+@lru_cache(maxsize=8)
 def text_of(text: str) -> str:
     """What a reader sees, with single spaces."""
     return " ".join("".join(Page(text).words).split())

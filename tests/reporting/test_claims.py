@@ -13,7 +13,7 @@ from fa_registry.protocol.evidence_rules import METHOD
 from fa_registry.protocol.grouping import groups
 from fa_registry.protocol.rule_evaluation import PROVISIONAL, UNDECIDED
 from fa_registry.protocol.rules import Edition, Rule, load_edition, shipped
-from fa_registry.records import AuditReport, GuardReading, Reading, RunAudit, Verdict
+from fa_registry.records import AuditReport, Reading, RunAudit, Verdict
 from fa_registry.reporting.claims import claims, gamma_answer, state_claims
 from fa_registry.reporting.claims_reference import KEYS, reference_claims
 from tests.reporting.asking import changed, run_of
@@ -34,41 +34,6 @@ def statements(record, judged):
         return " ".join(f"{claim.kind}: {claim.text}" for claim in claims(judged([run, *control]).runs[:1]))
 
     return claim_text
-
-
-def test_a_pass_may_claim_depth_and_alignment(statements):
-    text = statements()
-    assert (
-        text.startswith("may: The method passes: its accuracy may be reported")
-        and "may: Γ = 0.150 may be interpreted as alignment" in text
-    )
-    assert "not:" not in text
-
-
-def test_an_accuracy_below_frozen_takes_the_depth_back(statements):
-    assert "not: Depth is not shown to help: the trained blocks do not beat frozen random blocks" in statements(
-        accuracy=0.81
-    )
-    assert "not shown to help" not in statements(accuracy=0.83)
-
-
-def test_without_a_frozen_control_nothing_is_decided(statements):
-    text = statements(frozen=False)
-    assert "open: The protocol could not be completed" in text and "no frozen control" in text
-    assert "may:" not in text
-
-
-def test_broken_runs_support_nothing(statements):
-    assert "not: Training diverged" in statements(status="diverged")
-    assert "open: The run broke off" in statements(status="failed")
-
-
-def test_a_missing_gamma_is_named_with_its_reason(report):
-    run = next(run for run in report.runs if run.record.integrity.state == "unverifiable")
-    assert any(
-        claim.text.startswith("There is no metric of alignment: the feedback file is missing")
-        for claim in claims([run])
-    )
 
 
 def test_an_unchecked_method_has_one_claim_and_it_comes_after_the_labelled_claims():
@@ -334,18 +299,6 @@ def test_what_other_claims_state_is_not_stated_twice(rich, outcome):
     assert list(state_claims([run])) == []
 
 
-def test_a_collapse_of_the_aggregation_is_walked_back_despite_a_specific_gamma(rich):
-    guard = GuardReading("gamma", "above", Reading(0.8), 0, mean=0.2)
-    finding = a_finding("D4", "warn", quantity="gamma_null_p", state="SPECIFIC", gating=False, guard=guard)
-    statements = {claim.kind: claim.text for claim in claims([dataclasses.replace(rich.runs[4], findings=(finding,))])}
-    assert (
-        "The mean Γ does not represent the whole network: without site 0, the mean gamma over all counted sites, +0.2000, "
-        "changes by 80% of its value"
-    ) in statements["not"]
-    quiet = dataclasses.replace(finding, guard=None)
-    assert not list(state_claims([dataclasses.replace(rich.runs[4], findings=(quiet,))]))
-
-
 def with_other_wording(edition: Edition) -> Edition:
     """The edition with every title and every word that it has for a rule that fires changed; not a number in it."""
     rules = [
@@ -402,46 +355,10 @@ def test_a_report_of_an_older_release_that_kept_the_guard_in_its_sentence_is_wal
     assert not [claim for claim in claims([even]) if claim.key == "carried by one end"]
 
 
-def test_figures_are_looked_up(rich):
-    run = dataclasses.replace(rich.runs[0], findings=(a_finding("S", "warn", quantity="stability_mid", state="HIGH"),))
-    (claim,) = state_claims([run])
-    assert "mean cosine 0.100" in claim.text and claim.kind == "not"
-
-
-def text_of_claim(run, *findings):
-    (claim,) = state_claims([dataclasses.replace(run, findings=findings)])
-    return claim.text
-
-
 OK_REFERENCE = a_finding("D2", "pass", quantity="g_norm", state="OK", threshold=0.01)
 EXPLODED = a_finding("D1", "fail", quantity="growth", state="EXPLODED")
 CLEARS = a_finding("D3", "pass", quantity="accuracy", state="CLEARS", threshold=2.0)
-STEADY = a_finding("S", "pass", quantity="stability_mid", state="OK", threshold=0.3, observed=Reading(0.1))
 ABSENT = {"scalars": {"gamma_deep_mean": None}}
-
-
-def test_a_reference_is_of_scale_only_where_the_stream_keeps_it_and_a_gamma_compares_with_it(rich):
-    run = run_of(rich)
-    assert "so Γ compares the credit with a gradient of meaningful size" in text_of_claim(run, OK_REFERENCE)
-    for other, findings in ((run, (OK_REFERENCE, EXPLODED)), (changed(run, **ABSENT), (OK_REFERENCE,))):
-        text = text_of_claim(other, *findings)
-        assert text.startswith("The reference gradient is well above its floor, ‖g_L‖") and "Γ" not in text
-
-
-def test_the_middle_site_speaks_for_itself_and_others_above_the_limit_are_named(rich):
-    run = changed(run_of(rich), sites={"stability": [0.5, 0.4, 0.1, 0.1, 0.1]})
-    text = text_of_claim(run, STEADY)
-    assert text.startswith(
-        "At the middle site, which the rule judges, the gradients that Γ compares with do not share one direction"
-    )
-    assert text.endswith("; the mean cosine is above the limit of 0.3 at sites 0, 1 (seed 42).")
-    for at_most in (0.1, STEADY.threshold):
-        assert "above the limit" not in text_of_claim(changed(run, sites={"stability": at_most}), STEADY)
-    assert "Γ" not in text_of_claim(changed(run, **ABSENT), STEADY)
-    high = dataclasses.replace(STEADY, outcome="warn", state="HIGH")
-    assert "Γ must not be interpreted" in text_of_claim(run, high) and "Γ" not in text_of_claim(
-        changed(run, **ABSENT), high
-    )
 
 
 def test_runs_are_distinguished_only_where_the_text_differs(rich):
@@ -491,64 +408,10 @@ def test_an_exploded_network_with_a_tiny_but_exact_reference_is_walked_back_and_
     assert measured.sites["h_norm"][0].value == 16.0
 
 
-def test_its_figures_are_those_of_the_runs(rich):
-    (run, _) = runs_of(rich, "fa")
-    statements = f"{label_of('growth_max')} in one block"
-    assert f"{statements} is 77.0" in text([changed(run, scalars={"growth_max": 77.0})])
-    assert statements not in text([changed(run, scalars={"growth_max": Reading(None, "not measured")})])
-
-
-def test_noise_is_not_called_exact(rich):
-    run = changed(runs_of(rich, "fa")[0], scalars={"fidelity_min": 0.98})
-    assert kinds([run]) == ["not"] and "exact" not in text([run])
-    assert "exact" not in text([changed(run, scalars={"fidelity_min": Reading(None, "no float64 pass")})])
-
-
-def test_without_a_layer_norm_nothing_divides_the_stream_again(rich):
-    run = runs_of(rich, "fa")[0]
-    options = {**run.record.spec.architecture_options, "terminal_ln": False}
-    spec = dataclasses.replace(run.record.spec, architecture_options=options)
-    assert kinds([dataclasses.replace(run, record=dataclasses.replace(run.record, spec=spec))]) == ["not"]
-
-
-def test_a_stream_that_did_not_grow_explains_no_small_reference(rich):
-    run = dataclasses.replace(runs_of(rich, "bp")[0], findings=(a_finding("x", quantity="g_norm", state="AT FLOOR"),))
-    assert kinds([run]) == ["not"]
-    assert "No credit may be judged with this reference gradient: the reference gradient is at its floor" in text([run])
-    assert "exploded" not in text([run])
-
-
-def test_scale_alone_leaves_gamma_alone(rich):
-    dfa = runs_of(rich, "dfa")
-    assert kinds(dfa) == ["not"]
-    assert text(dfa).startswith("One block multiplies ‖h‖ by ") and "Γ must not" not in text(dfa)
-
-
-def test_a_fitted_network_may_be_read(rich):
-    bp = runs_of(rich, "bp")
-    assert kinds(bp) == ["note"]
-    assert "small because the network has fitted its task" in text(bp)
-    assert (
-        f"the {symbol_of('gain')} is healthy (0.300 of the output error reaches the last site); "
-        "the small size is no reason to reject Γ" in text(bp)
-    )
-    exact = [changed(run, scalars={"gamma_deep_mean": Reading(None, "exact by construction")}) for run in bp]
-    assert kinds(exact) == ["note"] and "Γ" not in text(exact)
-
-
 def test_a_claim_about_an_exploded_stream_without_a_gamma_speaks_of_none(rich):
     exact = [changed(run, scalars={"gamma_deep_mean": Reading(None, "exact")}) for run in runs_of(rich, "fa")]
     back, note = reference_claims(exact)
     assert "Γ" not in back.text and "The Γ of this report" not in note.text
-
-
-def test_a_noisy_reference_gives_no_gamma(rich):
-    drtp = runs_of(rich, "drtp")
-    assert kinds(drtp) == ["not"]
-    assert text(drtp).startswith(
-        "The reference gradient is numerical noise: single and double precision compute different directions"
-    )
-    assert "(cosine 0.400000)" in text(drtp)
 
 
 @pytest.mark.parametrize("state", ["OK", "ODD", ""])

@@ -12,14 +12,13 @@ from fa_registry.metrics import label_of
 from fa_registry.protocol.grouping import groups
 from fa_registry.records import Reading, Verdict
 from fa_registry.reporting.claims import claims
-from fa_registry.reporting.claims_depth import MOST_SEEDS, depth_claims, is_above_frozen, seeds_needed
+from fa_registry.reporting.claims_depth import depth_claims, is_above_frozen, seeds_needed
 from fa_registry.reporting.claims_gamma import count_draws_reaching, gamma_claims
 from fa_registry.reporting.pages.form import form_context
 from fa_registry.reporting.pages.notes import note_context
 from fa_registry.reporting.report_index import Sources
 from fa_registry.statistics import seeds_to_plan, t_interval
 from tests.reporting.asking import changed, run_of
-from tests.reporting.page import written
 from tests.reporting.scenes import a_finding
 
 
@@ -43,19 +42,6 @@ def claims_of_gamma(rich):
         return [(claim.kind, claim.text) for claim in gamma_claims([run])]
 
     return of
-
-
-def test_a_specific_gamma_may_be_read_as_alignment_of_the_training_feedback(claims_of_gamma):
-    ((kind, text),) = claims_of_gamma("SPECIFIC", 0.048)
-    assert (
-        kind == "may"
-        and "at each site, for the feedback used in training only. This Γ exceeds the Γ of fresh feedback" in text
-    )
-
-
-def test_a_gamma_that_fresh_draws_reach_is_the_gradients_matter_alone(claims_of_gamma):
-    ((kind, text),) = claims_of_gamma("NOT SPECIFIC", 2 / 21, sites={"gamma_null_p": 2 / 21})
-    assert kind == "not" and "at no site (1 of 20 fresh draws reach this Γ)" in text
 
 
 @pytest.mark.parametrize(
@@ -91,24 +77,6 @@ def test_a_gamma_of_a_method_that_lacks_one_of_d1_to_d3_is_never_ticked(rich, fa
     about_gamma = list(gamma_claims([run]))
     assert len(about_gamma) == 1 and about_gamma[0].kind in ("not", "open")
     assert "exceeds the Γ of fresh feedback at " in about_gamma[0].text
-
-
-def test_without_a_null_the_feedback_is_not_shown_and_why(claims_of_gamma):
-    ((kind, text),) = claims_of_gamma(sites={"gamma_null_p": None})
-    assert kind == "may" and "for the feedback used in training only" not in text
-    assert "comes from the feedback used in training (taken away)" in text
-    ((_, text),) = claims_of_gamma()  # an edition whose rules do not ask
-    assert text.endswith("comes from the feedback used in training.")
-
-
-def test_a_run_that_diverged_is_specific_of_nothing(rich):
-    run = dataclasses.replace(
-        changed(run_of(rich), status="diverged"),
-        findings=(a_finding("D4", "pass", quantity="gamma_null_p", state="SPECIFIC"),),
-        verdict=Verdict("fail", "DIVERGED"),
-    )
-    (claim,) = gamma_claims([run])
-    assert claim.key == "not aligned" and claim.text.endswith("training diverged.") and "fresh" not in claim.text
 
 
 @pytest.mark.parametrize(
@@ -165,12 +133,6 @@ def test_a_gamma_that_has_no_meaning_for_the_method_is_not_an_open_item(rich, re
     assert about_gamma.kind == kind and "Γ has no meaning for this method" in about_gamma.text
 
 
-def test_no_page_of_bp_says_that_its_gamma_may_be_read_as_alignment(rich, tmp_path):
-    pages = written(of_bp(rich, GAMMAS_OF_BP[1]), tmp_path)
-    forms = [text for name, text in pages.items() if name.startswith("forms/bp-")]
-    assert len(forms) >= 2 and not any("may be interpreted as alignment" in text for text in forms)
-
-
 def test_a_control_and_a_ladder_claim_nothing(rich):
     for control in ("frozen", "ladder_2"):
         report = of_bp(rich, GAMMAS_OF_BP[1], control=control)
@@ -211,18 +173,6 @@ def claims_of_depth(report):
     return of
 
 
-def test_undecided_says_the_interval_and_how_many_seeds_would_do(claims_of_depth):
-    finding = margin([1.0, 4.0, 5.5], outcome="warn", state="UNDECIDED")
-    ((kind, text),) = claims_of_depth(finding)
-    assert kind == "open" and "It is undecided whether" in text and ". The margin is +3.5\u00a0pp" in text
-    assert "contains the limit of 2 pp" in text
-    assert (
-        f"A new study of {seeds_needed(finding)} new seeds would decide the comparison" in text
-        and "Fix the number of seeds in advance." in text
-        and "80%" in text
-    )
-
-
 @pytest.mark.parametrize("values", [[1.0, 4.0, 5.5], [0.0, 9.0], [-8.0, 1.0, 6.0, 3.0]])
 def test_the_study_named_is_one_of_this_mean_and_spread(values):
     """For every level of the interval from which the spread is computed."""
@@ -233,52 +183,11 @@ def test_the_study_named_is_one_of_this_mean_and_spread(values):
     assert seeds_needed(finding) == seeds_needed(second) == planned > len(values)
 
 
-def test_a_mean_on_the_limit_is_never_decided(claims_of_depth):
-    finding = margin([0.0, 4.0], outcome="warn", state="UNDECIDED")
-    assert seeds_needed(finding) is None
-    text = claims_of_depth(finding)[0][1]
-    assert (
-        f"not even {MOST_SEEDS:,} seeds would decide the comparison, because the mean is too close to the limit" in text
-    )
-    assert "A new study" not in text
-
-
 @pytest.mark.parametrize(
     "change", [{"interval": None}, {"threshold": None}, {"observed": Reading(None, "x")}, {"seeds": 1}]
 )
 def test_without_a_figure_no_number_of_seeds_is_named(change):
     assert seeds_needed(dataclasses.replace(margin([1.0, 4.0, 5.5]), **change)) is None
-
-
-def test_one_seed_is_provisional_and_says_what_would_decide(claims_of_depth):
-    finding = a_finding("D3", "warn", quantity="margin_pp", observed=Reading(4.0), threshold=2.0, state="PROVISIONAL")
-    ((kind, text),) = claims_of_depth(finding)
-    assert kind == "open" and "provisional: the margin of one seed, +4.0\u00a0pp (required: 2 pp)" in text
-    assert "if the number of seeds is fixed before the first of these seeds is audited" in text
-
-
-def test_a_margin_that_clears_with_an_interval_may_be_claimed(claims_of_depth):
-    ((kind, text),) = claims_of_depth(margin([9.0, 10.0, 11.0], outcome="pass", state="CLEARS"))
-    assert (
-        kind == "may"
-        and "beat frozen random blocks; the margin is +10.0\u00a0pp, 95 % interval +7.5\u00a0pp to" in text
-    )
-    assert (
-        claims_of_depth(a_finding("D3", "pass", quantity="accuracy", state="CLEARS")) == []
-    )  # one run's margin is no claim
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ([-3.0, -4.0, -5.0], "Depth does not help"),
-        ([-1.0, 0.0, 1.0], "Depth is not shown to help"),
-        ([0.9, 1.0, 1.1], "Depth helps by less than required"),
-    ],
-)
-def test_a_margin_below_the_limit_lies_below_about_or_above_0(claims_of_depth, values, message):
-    ((kind, text),) = claims_of_depth(margin(values, state="UNDERCUT"))
-    assert kind == "not" and text.startswith(f"{message}: the margin over the frozen control is ")
 
 
 @pytest.mark.parametrize("ends", [(-1.0, 0.0), (0.0, 1.0)])
@@ -289,31 +198,6 @@ def test_an_interval_that_ends_at_0_shows_neither_better_nor_worse(claims_of_dep
     assert text.startswith("Depth is not shown to help: ")
     ((kind, text),) = claims_of_depth(dataclasses.replace(finding, outcome="pass", state="CLEARS", threshold=-15.0))
     assert kind == "note" and "not shown that the trained blocks are better" in text
-
-
-def test_a_run_that_diverged_beats_nothing(report):
-    finding = margin([9.0, 10.0, 11.0], outcome="pass", state="CLEARS")
-    runs = [dataclasses.replace(changed(run, status="diverged"), findings=(finding,)) for run in report.runs[:2]]
-    assert list(depth_claims(runs)) == []
-
-
-def test_an_undercut_margin_is_walked_back(claims_of_depth):
-    ((kind, text),) = claims_of_depth(margin([-1.0, 0.0, 1.0], state="UNDERCUT"))
-    assert kind == "not" and text.startswith("Depth is not shown to help")
-    assert "over 3 seeds; required: at least 2 pp)" in text
-    ((kind, text),) = claims_of_depth(a_finding("d", quantity="accuracy", state="UNDERCUT", threshold=2.0))
-    assert kind == "not" and "interval" not in text
-
-
-def test_what_rests_on_a_stated_figure_says_so_and_may_not_be_claimed(claims_of_depth):
-    ((kind, text),) = claims_of_depth(margin([8.0, 9.0, 10.0], outcome="warn", state="STATED", stated=True))
-    assert kind == "open"
-    assert text.startswith(
-        f"The accuracy of the trained blocks is above a {label_of('frozen_accuracy')} stated by the author; the margin is "
-        f"+9.0\u00a0pp, 95 % interval"
-    )
-    ((kind, text),) = claims_of_depth(a_finding("D3", quantity="accuracy", outcome="warn", state="STATED", stated=True))
-    assert kind == "open" and "the margin is as large as D3 requires, with each seed judged separately" in text
 
 
 @pytest.mark.parametrize("state", ["UNDERCUT", "UNDECIDED", "PROVISIONAL"])

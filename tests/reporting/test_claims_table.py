@@ -14,6 +14,7 @@ from types import ModuleType
 
 import pytest
 
+from fa_registry.metrics import label_of
 from fa_registry.protocol.evidence_rules import (
     ADOPTED,
     CODE,
@@ -312,7 +313,7 @@ def rows_of_states() -> Iterator[Row]:
     yield row("reference clear", scaled, gain_on, gain_below)
     yield row("reference clear", scaled, clear, a_run(reference("OK", "pass"), **NO_GAMMA))
     yield row("reference clear", scaled, clear, a_run(reference("OK", "pass"), EXPLODED, verdict="warn"))
-    times = f", 100 times its floor; the {GAIN} is 3.00×10⁻¹"
+    times = f" size, {label_of('g_norm_mean_ce_L')} 7.81×10⁻⁴, 100 times its floor; the {GAIN} is 3.00×10⁻¹"
     yield row("reference clear", times, clear, a_run(reference("OK", "pass", 50.0)))
     above = "The reference gradient is only 2.2 times its floor, and its gain"
     yield row("reference near its floor", above, near, clear)
@@ -396,7 +397,8 @@ def rows_of_stability() -> Iterator[Row]:
     yield row("stability low", " (mean cosine ", steady, changed(steady, scalars={"stability_mid": None}))
     yield row("stability low", " that Γ compares with", steady, changed(steady, **NO_GAMMA))
     elsewhere = "; the mean cosine is above the limit of 0.3 at site 0 (seed 42)"
-    yield row("stability low", elsewhere, changed(steady, sites={"stability": [0.5, 0.1, 0.1, 0.1, 0.1]}), steady)
+    at_limit = changed(steady, sites={"stability": 0.3})
+    yield row("stability low", elsewhere, changed(steady, sites={"stability": [0.5, 0.1, 0.1, 0.1, 0.1]}), at_limit)
     for outcome, key, text in (
         ("pass", "other passes", "The requirement of Z a rule is met (ODD): Z: required"),
         ("warn", "other warns", "No conclusion may be based on ρ (ODD): Z: required"),

@@ -137,10 +137,3 @@ def test_a_rule_that_did_not_judge_a_run_leaves_its_cells_empty_and_says_so(rich
     names = [f"{name}_D1" for name in ("outcome", "state", "observed", "seeds", "first_fire")]
     assert not any(line[name] for name in names)
     assert {json.loads(line["reasons"])[name] for name in names} == {"D1 did not judge this run"}
-
-
-def test_verdicts_stand_in_the_order_of_the_editions(rich):
-    made = audit_table(rich)
-    place = next(index for index, column in enumerate(made.columns) if column.name.startswith("verdict_"))
-    for row, run, *others in zip(made.rows, rich.runs, *(opinion.judgements for opinion in rich.opinions), strict=True):
-        assert row[place : place + 3] == (run.verdict, *(other.verdict for other in others))

@@ -37,16 +37,6 @@ def render(tmp_path):
     return from_text
 
 
-def test_an_undefined_name_is_an_error_that_names_the_template(render):
-    with pytest.raises(UsageError, match=r"page\.html\.j2, line 1: UndefinedError: 'nothing' is undefined"):
-        render("{{ nothing }}")
-
-
-def test_a_syntax_error_names_its_line(render):
-    with pytest.raises(UsageError, match=r"page\.html\.j2, line 2: TemplateSyntaxError"):
-        render("fine\n{% if %}")
-
-
 @pytest.mark.parametrize("name", ["default('x')", "d('x')", "format(1)", "safe", "forceescape"])
 @pytest.mark.parametrize("page", ["index.html.j2", "form.md.j2"])
 def test_filters_that_hide_errors_or_markup_do_not_exist(name, page):
@@ -77,20 +67,6 @@ def test_macros_escape_once(render):
     macro = "{% macro twice(x) %}{{ x }}{{ x }}{% endmacro %}{{ twice(value) }}"
     assert render(macro, value="<") == "&lt;&lt;"
     assert render(macro, "page.md.j2", value="*") == "\\*\\*"
-
-
-@pytest.mark.parametrize(
-    "attack",
-    [
-        "{{ value.__class__.__mro__ }}",
-        "{{ ''.__class__.__base__.__subclasses__() }}",
-        "{{ value.append(1) }}",
-        "{{ self.__init__.__globals__ }}",
-    ],
-)
-def test_the_sandbox_stops_a_users_template(render, attack):
-    with pytest.raises(UsageError, match="SecurityError"):
-        render(attack, value=[0])
 
 
 def test_shipped_templates_run_outside_the_sandbox_and_users_inside(tmp_path):
@@ -277,11 +253,6 @@ def test_a_page_that_does_not_end_is_stopped(render_untrusted, hurried, tmp_path
         UsageError, match=r"page\.html\.j2, line 1: SecurityError: the page takes more than 0\.02 s; a loop"
     ):
         render_untrusted(text)
-
-
-def test_a_list_that_is_printed_is_named_by_its_type(render_untrusted):
-    with pytest.raises(UsageError, match="expected text or a whole number to print, found tuple; write other"):
-        render_untrusted("{{ value.run_ids }}")
 
 
 def test_comparing_slicing_and_dicts_still_work(render_untrusted):

@@ -131,53 +131,166 @@ def answer(rich):
     return answer
 
 
+TRUSTED = {"integrity": "trusted"}
+BOTH = {"conventions": {"test_samples": 360, "eval_samples": 128}, **TRUSTED}
+REDUCED = {"gradient_reduction": "sum", "g_norm_mean_ce_samples": 128}
+OTHER_NORM = "recomputed with one L₂ norm per sample, the metrics differ: g_norm[0]: logged 1e-09, recomputed 0.2"
+NO_CLAMP = "a clamp would not have changed the median cosine"
+REACHED = "0.600, at site 2: 12 of 20 fresh draws reach this Γ; not significant at level 0.05"
+EXACT_LAST = {"methods/dfa": {"exact_sites": "last"}}
+FEEDBACK = {"feedback": {"sha256": "ab"}}
+
+
+OF_GAMMA = (questions.own_feedback, questions.every_aggregation, questions.no_single_site)
+
+
+def of_card(**card):
+    return {"feedback": {}, "cards": {"methods/dfa": card}}
+
+
+def sites(**rows):
+    return {"sites": rows}
+
+
+def stepped(change):
+    """h = 10, g = 10, η = .01: to first order the loss changes by −1."""
+    return {**sites(h_norm=10, g_norm=10, nudge_bp=change), "conventions": {"nudge_step": 0.01}, **TRUSTED}
+
+
+def normed(gradient, ratio):
+    return {**sites(g_norm=gradient, norm_ratio=ratio), **TRUSTED}
+
+
+def precise(precision, gradient):
+    return {**sites(g_norm_mean_ce=gradient), "spec": {"precision": precision}}
+
+
+def two_gradients(own, mean, conventions=REDUCED):
+    return {**sites(g_norm=own, g_norm_mean_ce=mean), "conventions": conventions}
+
+
+def accurate(value, changes=BOTH, **conventions):
+    sizes = {"conventions": conventions} if conventions else {}
+    return {"scalars": {"accuracy": value}, **changes, **sizes}
+
+
+def recomputed(state, *differing):
+    return {"integrity": state, "differing": differing}
+
+
+# Question, what is changed of the run, outcome, and a part of the evidence.
+ANSWERS = [
+    (questions.own_feedback, sites(gamma_null_p=0.048), "avoided", "20 fresh draws"),
+    (questions.own_feedback, sites(gamma_null_p=0.05), "avoided", "20 fresh draws"),
+    (questions.own_feedback, sites(gamma_null_p=[0.048, 0.048, 0.6, 0.048, 0.048]), "violated", REACHED),
+    (questions.own_feedback, sites(gamma_null_p=None), "unknown", "taken away"),
+    *((one, {"method": "bp"}, "not applicable", questions.EXACT) for one in OF_GAMMA),
+    (questions.every_aggregation, {}, "avoided", ""),
+    (questions.every_aggregation, {"scalars": dict.fromkeys(list(AGGREGATES)[1:])}, "violated", ""),
+    (
+        questions.every_aggregation,
+        {"scalars": {**dict.fromkeys(AGGREGATES), "gamma_deep_mean": None}},
+        "unknown",
+        "taken away",
+    ),
+    (
+        questions.every_aggregation,
+        {"scalars": {name: 0.1 * place for place, name in enumerate(AGGREGATES)}},
+        "avoided",
+        "0.000 to 0.700, a spread of 0.700",
+    ),
+    (questions.no_single_site, sites(gamma=0.1), "avoided", ""),
+    (questions.no_single_site, sites(gamma=[0.01, 0.01, 0.9, 0.01, 0.01]), "violated", ""),
+    (questions.no_single_site, sites(gamma=[0.1, None, None, None, None]), "unknown", ""),
+    (questions.no_single_site, sites(gamma=[0.1, -0.1, 0.0, 0.0, 0.0]), "violated", ""),
+    (
+        questions.no_single_site,
+        sites(gamma=[0.1, 0.0, 0.0, 0.0, 0.0]),
+        "avoided",
+        "",
+    ),  # no site changes a headline of 0
+    (questions.no_single_site, sites(gamma=[0.5, 0.25, 0.75, None, None]), "avoided", ""),  # half is not more than half
+    (questions.no_single_site, sites(gamma=[0.1, 0.1, 0.1, 0.1, 1.0]), "violated", ""),
+    (questions.no_single_site, {**sites(gamma=[0.1, 0.1, 0.1, 0.1, 1.0]), "cards": EXACT_LAST}, "avoided", ""),
+    (questions.saved_feedback, FEEDBACK, "avoided", ""),
+    (questions.saved_feedback, {"feedback": {}}, "violated", ""),
+    (questions.saved_feedback, {"feedback": {}, **sites(gamma=None)}, "avoided", ""),
+    (questions.saved_feedback, {"feedback": {}, "method": "bp"}, "not applicable", ""),
+    # a field of the card states whether there is feedback to save, and no sentence
+    (questions.saved_feedback, of_card(has_feedback=True, feedback="none of the matrices is fixed"), "violated", ""),
+    (questions.saved_feedback, of_card(has_feedback=False, feedback="no matrices"), "not applicable", ""),
+    (questions.saved_feedback, of_card(feedback="none"), "unknown", ""),  # a card of an older release
+    (questions.saved_feedback, of_card(), "unknown", ""),
+    (questions.norm_of_samples, stepped(-1.0), "avoided", "at site 0"),
+    (questions.norm_of_samples, stepped(-0.2), "avoided", "at site 0"),
+    (questions.norm_of_samples, stepped(-10.0), "avoided", "at site 0"),  # agreement to a decade
+    (questions.norm_of_samples, stepped(-50.0), "unknown", "at site 0"),
+    (questions.norm_of_samples, stepped(-1e6), "violated", "at site 0"),
+    (questions.norm_of_samples, stepped(-1e7), "violated", "at site 0"),
+    (questions.norm_of_samples, stepped(-1e-7), "violated", "at site 0"),
+    (
+        questions.norm_of_samples,
+        stepped([-1.0, -0.5, -0.001, -1.0, -1.0]),
+        "avoided",
+        "1.0 times the value that ‖h‖·‖g‖ predicts at site 0, which fits best, and 0.0010 times at site 2",
+    ),
+    (questions.norm_of_samples, stepped(None), "unknown", ""),
+    (questions.norm_of_samples, recomputed("verified"), "avoided", ""),
+    (questions.norm_of_samples, recomputed("mismatch", "g_norm"), "violated", OTHER_NORM),
+    (questions.unclamped_cosine, normed(1e-3, 1), "avoided", NO_CLAMP),
+    (questions.unclamped_cosine, normed(1e-6, 1), "avoided", "smallest median norm"),
+    (questions.unclamped_cosine, normed(1e-7, 1), "unknown", "smallest median norm"),
+    (questions.unclamped_cosine, normed(1e-3, 1e-5), "unknown", "smallest median norm"),
+    (questions.unclamped_cosine, recomputed("mismatch", "gamma"), "violated", ""),
+    (questions.unclamped_cosine, recomputed("verified"), "avoided", ""),
+    (questions.unclamped_cosine, {**sites(g_norm=None), **TRUSTED}, "unknown", ""),
+    (questions.no_underflow, precise("fp32", 1e-9), "avoided", ""),
+    (questions.no_underflow, precise("bf16", 1e-9), "avoided", ""),
+    (questions.no_underflow, precise("fp16", 1e-9), "violated", ""),
+    (
+        questions.no_underflow,
+        precise("fp16", questions.UNDERFLOW),
+        "unknown",
+        "",
+    ),  # the smallest number does not underflow
+    (questions.no_underflow, precise("fp16", 1e-3), "unknown", ""),
+    (questions.no_underflow, precise("odd", None), "unknown", ""),
+    (questions.no_underflow, {"scalars": {"fidelity_min": 0.998}}, "avoided", "at least 0.998000"),
+    (questions.no_underflow, {"scalars": {"fidelity_min": None}}, "avoided", "smallest numbers"),
+    (questions.per_sample_gradients, two_gradients(0.128, 0.001), "avoided", ""),
+    (questions.per_sample_gradients, two_gradients(0.1280064, 0.001), "avoided", ""),  # .005 % of itself is rounding
+    (questions.per_sample_gradients, two_gradients(0.001, 0.001), "violated", ""),
+    (
+        questions.per_sample_gradients,
+        two_gradients(0.128, 0.001, {**REDUCED, "gradient_reduction": "mean"}),
+        "violated",
+        "",
+    ),
+    (questions.per_sample_gradients, two_gradients(0.128, 0.001, {}), "unknown", ""),
+    (questions.per_sample_gradients, two_gradients(0.128, None), "unknown", ""),
+    (questions.metric_of_test_set, accurate(337 / 360), "avoided", ""),
+    (questions.metric_of_test_set, accurate(120 / 128), "violated", ""),  # 0.9375 · 360 = 337.5
+    (questions.metric_of_test_set, accurate(0.5), "unknown", ""),
+    (questions.metric_of_test_set, accurate(0.5, {**BOTH, "integrity": "verified"}), "avoided", ""),
+    (questions.metric_of_test_set, accurate(0.5, test_samples=128, eval_samples=128), "avoided", ""),
+    (questions.metric_of_test_set, accurate(0.5, test_samples=128, eval_samples=256), "unknown", ""),
+    (questions.metric_of_test_set, accurate(0.5, TRUSTED), "unknown", ""),
+    (questions.metric_of_test_set, accurate(None), "unknown", ""),
+    (questions.eval_mode, recomputed("verified"), "avoided", ""),
+    (questions.eval_mode, recomputed("mismatch", "rho"), "violated", ""),
+    (questions.eval_mode, recomputed("trusted"), "unknown", ""),
+    (questions.eval_mode, recomputed("unverifiable"), "unknown", ""),
+]
+
+
 @pytest.mark.parametrize(
-    ("ranks", "outcome"),
-    [
-        ([0.048] * 5, "avoided"),
-        ([0.05] * 5, "avoided"),
-        ([0.048, 0.048, 0.6, 0.048, 0.048], "violated"),
-        (None, "unknown"),
-    ],
+    ("question", "changes", "outcome", "text"), ANSWERS, ids=lambda value: getattr(value, "__name__", "")
 )
-def test_whether_fresh_feedback_gives_as_much(answer, ranks, outcome):
-    found, evidence = answer(questions.own_feedback, sites={"gamma_null_p": ranks})
-    assert found == outcome
-    assert {
-        "avoided": "20 fresh draws",
-        "violated": "0.600, at site 2: 12 of 20 fresh draws reach this Γ; not significant at level 0.05",
-        "unknown": "taken away",
-    }[outcome] in evidence
-
-
-def test_a_credit_that_is_exact_has_no_such_pitfall(answer):
-    for question in (questions.own_feedback, questions.every_aggregation, questions.no_single_site):
-        assert answer(question, "bp") == ("not applicable", questions.EXACT)
-
-
-def test_every_aggregation_or_one_number_alone(answer):
-    assert answer(questions.every_aggregation)[0] == "avoided"
-    one = dict.fromkeys(list(AGGREGATES)[1:])
-    assert answer(questions.every_aggregation, scalars=one)[0] == "violated"
-    none = {**dict.fromkeys(AGGREGATES), "gamma_deep_mean": None}
-    assert answer(questions.every_aggregation, scalars=none) == ("unknown", "taken away")
-    spread = {name: 0.1 * place for place, name in enumerate(AGGREGATES)}
-    assert "0.000 to 0.700, a spread of 0.700" in answer(questions.every_aggregation, scalars=spread)[1]
-
-
-@pytest.mark.parametrize(
-    ("gamma", "outcome"),
-    [
-        ([0.1] * 5, "avoided"),
-        ([0.01, 0.01, 0.9, 0.01, 0.01], "violated"),
-        ([0.1, None, None, None, None], "unknown"),
-        ([0.1, -0.1, 0.0, 0.0, 0.0], "violated"),
-        ([0.1, 0.0, 0.0, 0.0, 0.0], "avoided"),  # the headline is exactly 0, and no site changes that
-        ([0.5, 0.25, 0.75, None, None], "avoided"),  # each carries exactly half, and half is not more than half
-    ],
-)
-def test_no_one_site_carries_the_mean(answer, gamma, outcome):
-    assert answer(questions.no_single_site, sites={"gamma": gamma})[0] == outcome
+def test_what_is_measured_decides_each_answer(answer, question, changes, outcome, text):
+    found, evidence = answer(question, **changes)
+    assert found == outcome and text in evidence
+    if "smallest median norm" in evidence:
+        assert (NO_CLAMP in evidence) == (outcome == "avoided")
 
 
 def test_the_mean_that_no_site_may_carry_is_the_headline(answer):
@@ -195,34 +308,6 @@ def test_the_mean_that_no_site_may_carry_is_the_headline(answer):
     assert "gamma_all_mean_mean" not in answer(questions.no_single_site, sites=half)[1]
     hidden = {"gamma": [0.5, 0.6, 0.1, 0.1, 0.1]}  # over all sites no one carries it
     assert answer(questions.no_single_site, sites=hidden)[0] == "violated"
-
-
-def test_a_site_that_is_exact_does_not_count(answer):
-    card = {"methods/dfa": {"exact_sites": "last"}}
-    gamma = {"gamma": [0.1, 0.1, 0.1, 0.1, 1.0]}
-    assert answer(questions.no_single_site, sites=gamma, cards=card)[0] == "avoided"
-    assert answer(questions.no_single_site, sites=gamma)[0] == "violated"
-
-
-def test_feedback_is_saved_or_gamma_is_absent(answer):
-    saved = {"feedback": {"sha256": "ab"}}
-    assert answer(questions.saved_feedback, **saved)[0] == "avoided"
-    assert answer(questions.saved_feedback, feedback={})[0] == "violated"
-    assert answer(questions.saved_feedback, feedback={}, sites={"gamma": None})[0] == "avoided"
-    assert answer(questions.saved_feedback, "bp", feedback={})[0] == "not applicable"
-    assert answer(questions.saved_feedback, feedback={}, cards={"methods/dfa": {}})[0] == "unknown"
-
-
-@pytest.mark.parametrize(
-    ("card", "outcome"),
-    [
-        ({"has_feedback": True, "feedback": "none of the matrices is fixed"}, "violated"),
-        ({"has_feedback": False, "feedback": "no matrices"}, "not applicable"),
-        ({"feedback": "none"}, "unknown"),  # a card of an older release
-    ],
-)
-def test_a_field_of_the_card_states_whether_there_is_feedback_to_save_and_no_sentence(answer, card, outcome):
-    assert answer(questions.saved_feedback, feedback={}, cards={"methods/dfa": card})[0] == outcome
 
 
 def test_the_control_of_the_same_setting_seed_and_data(rich):
@@ -348,132 +433,6 @@ def test_what_was_left_out_makes_it_unknown(report):
     assert "selected by runs a, b" in seeds(some, "dfa")[1] and seeds(some, "dfa")[0] == "unknown"
     one = dataclasses.replace(some, excluded=(Exclusion("f", "n", "r"),))
     assert seeds(one, "dfa")[0] == "unknown"
-
-
-TRUSTED = {"integrity": "trusted"}
-STEP = {"conventions": {"nudge_step": 0.01}, **TRUSTED}
-BOTH = {"conventions": {"test_samples": 360, "eval_samples": 128}, **TRUSTED}
-REDUCED = {"gradient_reduction": "sum", "g_norm_mean_ce_samples": 128}
-
-
-@pytest.mark.parametrize(
-    ("step", "outcome"),
-    [
-        (-1.0, "avoided"),
-        (-0.2, "avoided"),
-        (-10.0, "avoided"),  # agreement to a decade
-        (-50.0, "unknown"),
-        (-1e6, "violated"),
-        (-1e7, "violated"),
-        (-1e-7, "violated"),
-    ],
-)
-def test_norms_are_checked_by_what_a_step_along_the_gradient_does(answer, step, outcome):
-    """h = 10, g = 10, η = .01: to first order the loss changes by −1."""
-    found, evidence = answer(questions.norm_of_samples, sites={"h_norm": 10, "g_norm": 10, "nudge_bp": step}, **STEP)
-    assert found == outcome and "at site 0" in evidence
-
-
-def test_the_site_that_fits_worst_is_named_next_to_the_one_that_fits_best(answer):
-    step = [-1.0, -0.5, -0.001, -1.0, -1.0]
-    _, evidence = answer(questions.norm_of_samples, sites={"h_norm": 10, "g_norm": 10, "nudge_bp": step}, **STEP)
-    assert (
-        "1.0 times the value that ‖h‖·‖g‖ predicts at site 0, which fits best, and 0.0010 times at site 2" in evidence
-    )
-
-
-def test_norms_without_such_a_step_or_measured_again(answer):
-    assert answer(questions.norm_of_samples, sites={"nudge_bp": None}, **STEP)[0] == "unknown"
-    assert answer(questions.norm_of_samples, integrity="verified")[0] == "avoided"
-    assert answer(questions.norm_of_samples, integrity="mismatch", differing=("g_norm",)) == (
-        "violated",
-        "recomputed with one L₂ norm per sample, the metrics differ: g_norm[0]: logged 1e-09, recomputed 0.2",
-    )
-
-
-@pytest.mark.parametrize(
-    ("gradient", "ratio", "outcome"),
-    [(1e-3, 1, "avoided"), (1e-6, 1, "avoided"), (1e-7, 1, "unknown"), (1e-3, 1e-5, "unknown")],
-)
-def test_a_clamp_tells_only_where_a_norm_is_near_it(answer, gradient, ratio, outcome):
-    found, evidence = answer(questions.unclamped_cosine, sites={"g_norm": gradient, "norm_ratio": ratio}, **TRUSTED)
-    assert found == outcome and "smallest median norm" in evidence
-    assert ("a clamp would not have changed the median cosine" in evidence) == (outcome == "avoided")
-
-
-def test_a_clamped_cosine_is_found_by_measuring_again(answer):
-    assert answer(questions.unclamped_cosine, integrity="mismatch", differing=("gamma",))[0] == "violated"
-    assert answer(questions.unclamped_cosine, integrity="verified")[0] == "avoided"
-    assert answer(questions.unclamped_cosine, sites={"g_norm": None}, **TRUSTED)[0] == "unknown"
-
-
-@pytest.mark.parametrize(
-    ("precision", "gradient", "outcome"),
-    [
-        ("fp32", 1e-9, "avoided"),
-        ("bf16", 1e-9, "avoided"),
-        ("fp16", 1e-9, "violated"),
-        ("fp16", questions.UNDERFLOW, "unknown"),  # the smallest number there is does not underflow
-        ("fp16", 1e-3, "unknown"),
-        ("odd", 1, "unknown"),
-    ],
-)
-def test_fp16_underflows_and_others_do_not(answer, precision, gradient, outcome):
-    sites = {"g_norm_mean_ce": gradient}
-    if precision == "odd":
-        sites = {"g_norm_mean_ce": None}
-    assert answer(questions.no_underflow, sites=sites, spec={"precision": precision})[0] == outcome
-
-
-def test_the_gradients_precision_is_shown_where_it_was_measured(answer):
-    assert "at least 0.998000" in answer(questions.no_underflow, scalars={"fidelity_min": 0.998})[1]
-    assert "smallest numbers" in answer(questions.no_underflow, scalars={"fidelity_min": None})[1]
-
-
-@pytest.mark.parametrize(
-    ("own", "mean", "conventions", "outcome"),
-    [
-        (0.128, 0.001, REDUCED, "avoided"),
-        (0.1280064, 0.001, REDUCED, "avoided"),  # .005 % of itself is rounding
-        (0.001, 0.001, REDUCED, "violated"),
-        (0.128, 0.001, {**REDUCED, "gradient_reduction": "mean"}, "violated"),
-        (0.128, 0.001, {}, "unknown"),
-        (0.128, None, REDUCED, "unknown"),
-    ],
-)
-def test_the_two_gradients_differ_by_the_size_of_the_batch(answer, own, mean, conventions, outcome):
-    found, _ = answer(
-        questions.per_sample_gradients, sites={"g_norm": own, "g_norm_mean_ce": mean}, conventions=conventions
-    )
-    assert found == outcome
-
-
-@pytest.mark.parametrize(
-    ("accuracy", "changes", "outcome"),
-    [
-        (337 / 360, BOTH, "avoided"),
-        (120 / 128, BOTH, "violated"),
-        (0.5, BOTH, "unknown"),
-        (0.5, {**BOTH, "integrity": "verified"}, "avoided"),
-        (0.5, {"conventions": {"test_samples": 128, "eval_samples": 128}, **TRUSTED}, "avoided"),
-        (0.5, {"conventions": {"test_samples": 128, "eval_samples": 256}, **TRUSTED}, "unknown"),
-        (0.5, TRUSTED, "unknown"),
-        (None, BOTH, "unknown"),
-    ],
-)
-def test_an_accuracy_of_the_whole_test_set_is_a_count_of_its_samples(answer, accuracy, changes, outcome):
-    if accuracy == 120 / 128:  # 0.9375 · 360 = 337.5
-        assert accuracy * 360 != round(accuracy * 360)
-    assert answer(questions.metric_of_test_set, scalars={"accuracy": accuracy}, **changes)[0] == outcome
-
-
-@pytest.mark.parametrize(
-    ("state", "outcome"),
-    [("verified", "avoided"), ("mismatch", "violated"), ("trusted", "unknown"), ("unverifiable", "unknown")],
-)
-def test_the_mode_of_the_layers_is_known_by_measuring_again(answer, state, outcome):
-    differing = ("rho",) if state == "mismatch" else ()
-    assert answer(questions.eval_mode, integrity=state, differing=differing)[0] == outcome
 
 
 @pytest.fixture

@@ -58,12 +58,12 @@ class Stops(Trainer):
 
 @pytest.fixture
 def forged(store, monkeypatch):
-    """forged(trainer, method=…, …): trains seed 2 of the tiny study again by that trainer; returns the run's id."""
+    """forged(trainer, method=…, …): trains a seed (2) of the tiny study again by that trainer; returns the run's id."""
 
     def train(trainer: type[Trainer], **spec: str) -> str:
         monkeypatch.setattr(workflow, "Trainer", trainer)
-        options = [text for name, value in spec.items() for text in (f"--{name}", value)]
-        result = call("train", *options, "--seed", "2", "--epochs", "4", *SIZES, "--study", "tiny", "--force", "--json")
+        options = [text for name, value in {"seed": "2", **spec}.items() for text in (f"--{name}", value)]
+        result = call("train", *options, "--epochs", "4", *SIZES, "--study", "tiny", "--force", "--json")
         assert result.exit_code == 0, result.output
         monkeypatch.undo()
         monkeypatch.chdir(store.folder)
@@ -85,17 +85,6 @@ def form_of(report, run_id: str) -> str:
 @pytest.fixture
 def bp_after_eight_steps(forged) -> str:
     return forged(TurnsToBackpropagation, method="dfa")
-
-
-def test_a_training_that_turns_to_backpropagation_is_found_where_its_run_is_chosen(store, audit, bp_after_eight_steps):
-    code, report = audit(*nonce(store, bp_after_eight_steps, chosen=True))
-    assert code == 3 and only_mismatch(report) == bp_after_eight_steps
-    found = checks(report, bp_after_eight_steps)
-    assert found.pop("whole training") == "differs" and set(found.values()) == {"agrees"}
-    text = detail(report, bp_after_eight_steps, "whole training")
-    assert "epoch 1 is the first epoch whose state differs from the recorded state" in text
-    (chosen,) = (run for run in report.replay.runs if run.run_id == bp_after_eight_steps)
-    assert (chosen.outcome, chosen.detail) == ("differs", text)
 
 
 def claims_another_processor(store, run_id: str) -> None:
@@ -125,13 +114,6 @@ def test_an_honest_run_of_another_processor_keeps_its_verdict(store, audit):
     assert {run.outcome for run in report.replay.runs} == {"not possible"} and len(report.replay.runs) == 12
 
 
-def test_all_runs_replayed_whole_leave_no_middle(audit, bp_after_eight_steps):
-    code, report = audit("--replay", "all")
-    assert code == 3 and only_mismatch(report) == bp_after_eight_steps
-    assert len(report.replay.runs) == 12 and report.replay.asked == "all"
-    assert [run.outcome for run in report.replay.runs].count("agrees") == 11
-
-
 def test_the_verdict_says_that_the_run_was_not_chosen(store, audit, bp_after_eight_steps):
     given = nonce(store, bp_after_eight_steps, chosen=False)
     code, report = audit(*given)
@@ -143,32 +125,6 @@ def test_the_verdict_says_that_the_run_was_not_chosen(store, audit, bp_after_eig
     assert text in Path("pages/index.html").read_text(encoding="utf-8")
     assert (
         "none of 1 seed replayed completely; first 8 steps of all" in store.tags(bp_after_eight_steps)[schema.TAG_NOTE]
-    )
-
-
-def test_honest_digests_with_the_forged_weights_are_no_help(store, audit, bp_after_eight_steps):
-    (honest,) = (run for run in store.run_ids(method="dfa", seed=2) if run != bp_after_eight_steps)
-    chain = store.json(honest, schema.PROVENANCE)[schema.EPOCH_CHAIN]
-    assert chain != store.json(bp_after_eight_steps, schema.PROVENANCE)[schema.EPOCH_CHAIN]
-    change = lambda held: held.update({schema.EPOCH_CHAIN: chain})  # noqa: E731
-    store.change_json(bp_after_eight_steps, schema.PROVENANCE, change)
-    store.seal(bp_after_eight_steps)
-    code, report = audit("--replay", "all")
-    assert code == 3 and only_mismatch(report) == bp_after_eight_steps
-    assert "epoch 1 is the first epoch whose measurements differ from the recorded values" in detail(
-        report, bp_after_eight_steps, "whole training"
-    )
-
-
-def test_a_digest_of_an_honest_run_that_was_altered_is_named(store, audit):
-    run_id = store.run_id(method="fa", seed=1)
-    change = lambda held: held[schema.EPOCH_CHAIN].__setitem__(3, "0" * 64)  # noqa: E731
-    store.change_json(run_id, schema.PROVENANCE, change)
-    store.seal(run_id)
-    code, report = audit("--replay", "all")
-    assert code == 3 and only_mismatch(report) == run_id
-    assert "epoch 3 is the first epoch whose state differs from the recorded state" in detail(
-        report, run_id, "whole training"
     )
 
 
@@ -245,29 +201,45 @@ def test_curves_that_were_not_recomputed_are_labelled_everywhere(store, audit, i
     assert f"Values by epoch are {AS_LOGGED}" in page and f"computed from the values at each epoch, {AS_LOGGED}" in page
 
 
-def test_invented_curves_are_a_mismatch_where_the_run_is_replayed_whole(store, audit, invented_curves):
-    for options in (("--replay", "all"), nonce(store, invented_curves, chosen=True)):
-        code, report = audit(*options)
-        assert code == 3 and only_mismatch(report) == invented_curves
-        text = detail(report, invented_curves, "whole training")
-        assert (
-            "epoch 0 is the first epoch whose measurements differ from the recorded values" in text and "200.0" in text
-        )
-
-
-def test_invented_training_losses_are_found_at_every_epoch(store, audit):
-    run_id = store.run_id(method="fa", seed=2)
-    path = store.artifacts(run_id) / schema.SERIES
+def test_all_runs_replayed_whole_leave_no_middle(store, audit, forged, bp_after_eight_steps, invented_curves):
+    """Five attacks in one store: each is named with the first epoch that differs, and the other runs agree."""
+    honest = store.run_id(method="dfa", seed=3)
+    chain = store.json(honest, schema.PROVENANCE)[schema.EPOCH_CHAIN]
+    with_honest_digests = forged(TurnsToBackpropagation, method="dfa", seed="3")
+    assert chain != store.json(with_honest_digests, schema.PROVENANCE)[schema.EPOCH_CHAIN]
+    other_digest, other_losses = store.run_id(method="fa", seed=1), store.run_id(method="fa", seed=2)
+    for run_id, change in (
+        (with_honest_digests, lambda held: held.update({schema.EPOCH_CHAIN: chain})),
+        (other_digest, lambda held: held[schema.EPOCH_CHAIN].__setitem__(3, "0" * 64)),
+    ):
+        store.change_json(run_id, schema.PROVENANCE, change)
+        store.seal(run_id)
+    path = store.artifacts(other_losses) / schema.SERIES
     change = {(2, "loss_train"): 0.1}
-    rows = [(*row[:3], change.get(row[:2], row[3]), row[4]) for row in read_rows(path)]
-    write_rows(path, rows)
-    store.seal(run_id)
+    write_rows(path, [(*row[:3], change.get(row[:2], row[3]), row[4]) for row in read_rows(path)])
+    store.seal(other_losses)
     code, report = audit("--replay", "all")
-    assert code == 3 and only_mismatch(report) == run_id
-    assert (
-        "epoch 2 is the first epoch whose measurements differ from the recorded values: loss_train: logged 0.1"
-        in detail(report, run_id, "whole training")
+    state, measurements = (
+        f"is the first epoch whose {what} from the recorded {held}"
+        for what, held in (("state differs", "state"), ("measurements differ", "values"))
     )
+    expected = {
+        bp_after_eight_steps: f"epoch 1 {state}",
+        with_honest_digests: f"epoch 1 {measurements}",
+        other_digest: f"epoch 3 {state}",
+        other_losses: f"epoch 2 {measurements}: loss_train: logged 0.1",
+        invented_curves: f"epoch 0 {measurements}",
+    }
+    assert code == 3 and {one.run_id for one in report.excluded} == set(expected)
+    for run_id, text in expected.items():
+        assert text in detail(report, run_id, "whole training")
+    assert "200.0" in detail(report, invented_curves, "whole training")
+    found = checks(report, bp_after_eight_steps)
+    assert found.pop("whole training") == "differs" and set(found.values()) == {"agrees"}
+    (replayed,) = (run for run in report.replay.runs if run.run_id == bp_after_eight_steps)
+    assert (replayed.outcome, replayed.detail) == ("differs", detail(report, bp_after_eight_steps, "whole training"))
+    outcomes = [run.outcome for run in report.replay.runs]
+    assert report.replay.asked == "all" and (len(outcomes), outcomes.count("agrees")) == (12, 7)
 
 
 def test_where_all_runs_are_replayed_whole_nothing_is_as_logged(store, audit):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -46,10 +47,17 @@ def attacked_store(honest, tmp_path_factory) -> Path:
         run_id = Store(folder).run_id(**ATTACKED)
         with working_in(folder):
             assert audited(folder)[0] in (0, 1)
+            shutil.copy(folder / "pages" / "audit.json", folder / "before.json")
             raise_accuracy(Store(folder), run_id)
             assert audited(folder)[0] == 3
 
     return made_once(tmp_path_factory, "attacked", attack)
+
+
+@pytest.fixture(scope="session")
+def honest_report(attacked_store) -> AuditReport:
+    """The report of the audit before the attack."""
+    return jsonio.decode(AuditReport, json.loads((attacked_store / "before.json").read_text(encoding="utf-8")))
 
 
 @pytest.fixture
@@ -146,8 +154,8 @@ def spoiled(report: AuditReport, method: str, seed: int, control: str = "none") 
     return jsonio.decode(AuditReport, raw)
 
 
-def test_an_old_report_is_shown_without_the_verdict_of_a_mismatch(audit, tmp_path):
-    report = spoiled(audit()[1], "dfa", 2)
+def test_an_old_report_is_shown_without_the_verdict_of_a_mismatch(honest_report, tmp_path):
+    report = spoiled(honest_report, "dfa", 2)
     pages = {path.name: path.read_text(encoding="utf-8") for path in render_report(report, tmp_path)}
     assert "1 run is NOT JUDGED, integrity failure:" in pages["index.html"]
     assert not [name for name in pages if name.startswith("dfa")]
@@ -158,20 +166,19 @@ def test_an_old_report_is_shown_without_the_verdict_of_a_mismatch(audit, tmp_pat
     )  # the file itself stays what was recorded
 
 
-def test_an_old_report_does_not_judge_by_a_control_that_is_a_mismatch(audit, tmp_path):
-    report = spoiled(audit()[1], "bp", 1, "frozen")
+def test_an_old_report_does_not_judge_by_a_control_that_is_a_mismatch(honest_report, tmp_path):
+    report = spoiled(honest_report, "bp", 1, "frozen")
     pages = {path.name: path.read_text(encoding="utf-8") for path in render_report(report, tmp_path)}
     assert not [name for name in pages if name.endswith(".md")]
     assert pages["index.html"].count("the run was judged together with a run whose integrity is a mismatch") >= 9
 
 
-def test_the_protocol_alone_gives_no_verdict(audit):
+def test_the_protocol_alone_gives_no_verdict(honest_report):
     """A direct call, with or without a control."""
-    _, report = audit()
     edition = load_edition("2026-11")
-    records = [run.record for run in spoiled(report, "dfa", 2).runs]
+    records = [run.record for run in spoiled(honest_report, "dfa", 2).runs]
     (mine,) = [run for run in judge_all(records, edition) if run.record.integrity.state == "mismatch"]
     assert (mine.verdict.outcome, mine.verdict.label) == ("incomplete", "NOT JUDGED")
     assert judge(mine.record, None, edition).verdict.label == "NOT JUDGED"
-    controls = [run.record for run in spoiled(report, "bp", 1, "frozen").runs]
+    controls = [run.record for run in spoiled(honest_report, "bp", 1, "frozen").runs]
     assert {run.frozen_run_id for run in judge_all(controls, edition) if run.record.spec.seed == 1} == {""}

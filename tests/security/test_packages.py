@@ -75,7 +75,7 @@ def test_a_diagnostic_that_patches_on_import_verifies_no_typed_accuracy(store, a
     assert others == ["verified"] * 11
 
 
-def test_third_party_metrics_are_added_and_replace_none_of_ours(store, audit, evil):
+def test_third_party_metrics_are_added_replace_none_of_ours_and_their_package_is_named(store, audit, evil):
     _, report = audit()
     assert len(report.runs) == 12
     for run in report.runs:
@@ -85,19 +85,15 @@ def test_third_party_metrics_are_added_and_replace_none_of_ours(store, audit, ev
         assert record.measurements.scalars["accuracy"].value == logged(store, record.run_id, "accuracy") < 0.999
         assert record.measurements.sites["gamma"][1].value != 0.999
     assert report.cards["diagnostics/evil"]["name"] == "evil"
+    digest = source_digest("evil", all_files=True)
+    line = f"Code of another package was imported: evil 1.0, SHA-256 of its files {digest}."
+    assert line in report.remarks
+    assert line in (store.folder / "pages" / "index.html").read_text(encoding="utf-8")
 
 
 def logged(store, run_id, name):
     held = store.json(run_id, schema.MEASUREMENTS)["scalars"][name]
     return held["value"] if isinstance(held, dict) else held
-
-
-def test_every_imported_package_is_named_on_the_page_with_its_digest(store, audit, evil, tmp_path):
-    _, report = audit()
-    digest = source_digest("evil", all_files=True)
-    line = f"Code of another package was imported: evil 1.0, SHA-256 of its files {digest}."
-    assert line in report.remarks
-    assert line in (store.folder / "pages" / "index.html").read_text(encoding="utf-8")
 
 
 def test_a_logged_third_party_metric_is_recomputed(store, audit, tmp_path):

@@ -89,21 +89,6 @@ def detail(report, run_id: str, subject: str) -> str:
     return found
 
 
-def test_a_feedback_fitted_to_the_gradients_afterwards_is_not_the_one_that_the_seed_gives(store, audit):
-    run_id = store.run_id(method="dfa", seed=1)
-    before = store.json(run_id, schema.MEASUREMENTS)["scalars"]["gamma_deep_mean"]
-    fit_feedback(store, run_id)
-    measure_again_and_seal(store, run_id)
-    after = store.json(run_id, schema.MEASUREMENTS)["scalars"]["gamma_deep_mean"]
-    assert before < 0.7 < 0.95 < after  # the attack does what it is for
-    code, report = audit()
-    assert code == 3 and only_mismatch(report) == run_id
-    found = checks(report, run_id)
-    assert [found[subject] for subject in SUBJECTS] == ["agrees", "differs", "agrees", "agrees"]
-    assert "2 of 2 tensors differ from the tensors that the seed gives" in detail(report, run_id, "feedback")
-    assert call("verify", "--run", run_id).exit_code == 3
-
-
 def seal_other_initial_weights(store: Store, run_id: str, tensors: dict[str, torch.Tensor]) -> None:
     """As a run that was to keep them: --checkpoint-every."""
     save_tensors(store.artifacts(run_id) / schema.INITIAL, tensors)
@@ -115,56 +100,75 @@ def initial_weights(store: Store, run_id: str) -> dict[str, torch.Tensor]:
     return build_setup(decoded(store, run_id), torch.device("cpu")).network.state_dict()
 
 
-@pytest.mark.parametrize("kept", [True, False])
-def test_initial_weights_of_another_seed_are_not_the_ones_that_the_seed_gives(store, audit, kept):
-    run_id, other = store.run_id(method="bp", seed=1, control="none"), store.run_id(method="fa", seed=2)
-    if kept:
-        seal_other_initial_weights(store, run_id, initial_weights(store, other))
-    else:
-        digest = store.json(other, schema.PROVENANCE)["initial_weights"]
-        store.change_json(run_id, schema.PROVENANCE, lambda held: held.update(initial_weights=digest))
-        store.seal(run_id)
-    code, report = audit()
-    assert code == 3 and only_mismatch(report) == run_id
-    assert checks(report, run_id)["initial weights"] == "differs"
+def keep_weights_of_another_seed(store: Store, run_id: str) -> None:
+    seal_other_initial_weights(store, run_id, initial_weights(store, store.run_id(method="fa", seed=2)))
 
 
-def test_initial_weights_of_the_seed_that_were_helped_a_little_are_found_out(store, audit):
-    run_id = store.run_id(method="bp", seed=1, control="none")
+def state_digest_of_another_seed(store: Store, run_id: str) -> None:
+    digest = store.json(store.run_id(method="fa", seed=2), schema.PROVENANCE)["initial_weights"]
+    store.change_json(run_id, schema.PROVENANCE, lambda held: held.update(initial_weights=digest))
+    store.seal(run_id)
+
+
+def help_a_little(store: Store, run_id: str) -> None:
     tensors = initial_weights(store, run_id)
     tensors["blocks.0.w1.weight"][0, 0] += 1e-4
     seal_other_initial_weights(store, run_id, tensors)
+
+
+def fit_feedback_and_seal(store: Store, run_id: str) -> None:
+    before = store.json(run_id, schema.MEASUREMENTS)["scalars"]["gamma_deep_mean"]
+    fit_feedback(store, run_id)
+    measure_again_and_seal(store, run_id)
+    after = store.json(run_id, schema.MEASUREMENTS)["scalars"]["gamma_deep_mean"]
+    assert before < 0.7 < 0.95 < after  # the attack does what it is for
+
+
+def alter_first_steps(part: str):
+    def alter(store: Store, run_id: str) -> None:
+        held = store.artifacts(run_id) / STEP
+        tensors = load_tensors(held)
+        tensors[part][0, 0] += 1e-5
+        save_tensors(held, tensors)
+        store.seal(run_id)
+
+    return alter
+
+
+# Run that is attacked, attack, check that differs, and text of its detail.
+ATTACKS = [
+    ("bp", 1, keep_weights_of_another_seed, "initial weights", "tensors differ from the tensors that the seed gives"),
+    ("bp", 2, state_digest_of_another_seed, "initial weights", ""),
+    ("bp", 3, help_a_little, "initial weights", "1 of 18 tensors differ from the tensors that the seed gives"),
+    ("dfa", 1, fit_feedback_and_seal, "feedback", "2 of 2 tensors differ from the tensors that the seed gives"),
+    ("fa", 1, alter_first_steps("network.blocks.0.w1.weight"), "first steps", "after step 8, 1 of "),
+    ("fa", 3, alter_first_steps("feedback.B_01"), "first steps", "after step 8, 1 of "),
+]
+
+
+def test_what_the_seed_does_not_give_is_found_in_its_run_and_in_no_other(store, audit):
+    attacked = {}
+    for method, seed, attack, subject, text in ATTACKS:
+        run_id = store.run_id(method=method, seed=seed, control="none")
+        attack(store, run_id)
+        attacked[run_id] = (subject, text)
+    gone = store.run_id(method="dfa", seed=3)
+    (store.artifacts(gone) / STEP).unlink()
     code, report = audit()
-    assert code == 3 and only_mismatch(report) == run_id
-    found = [check.detail for check in integrity_of(report, run_id).checks if check.subject == "initial weights"]
-    assert any(
-        "1 of 18 tensors differ from the tensors that the seed gives" in text
-        and "in the tensor blocks.0.w1.weight" in text
-        for text in found
-    )
-
-
-@pytest.mark.parametrize("part", ["network.blocks.0.w1.weight", "feedback.B_01"])
-def test_a_state_after_the_first_steps_that_was_altered_does_not_come_again(store, audit, part):
-    run_id = store.run_id(method="fa", seed=3)
-    held = store.artifacts(run_id) / STEP
-    tensors = load_tensors(held)
-    tensors[part][0, 0] += 1e-5
-    save_tensors(held, tensors)
-    store.seal(run_id)
-    code, report = audit()
-    assert code == 3 and only_mismatch(report) == run_id
-    assert checks(report, run_id)["first steps"] == "differs"
-    assert "after step 8, 1 of " in detail(report, run_id, "first steps")
-    assert audit("--replay", "off")[0] in (0, 1)  # not asked for
-
-
-def test_a_state_after_the_first_steps_that_is_gone_is_an_integrity_failure(store, audit):
-    run_id = store.run_id(method="fa", seed=3)
-    (store.artifacts(run_id) / STEP).unlink()
-    code, report = audit()
-    (excluded,) = report.excluded
-    assert code == 3 and excluded.run_id == run_id and f"{STEP} is missing" in excluded.reason
+    assert code == 3 and {one.run_id: one.integrity.state for one in report.excluded} == {
+        run_id: "mismatch" for run_id in (*attacked, gone)
+    }
+    for run_id, (subject, text) in attacked.items():
+        found = [check for check in integrity_of(report, run_id).checks if check.outcome == "differs"]
+        assert {check.subject for check in found} & {*SUBJECTS} == {subject}
+        assert any(text in check.detail for check in found if check.subject == subject), (subject, found)
+    helped = " ".join(integrity_of(report, store.run_id(method="bp", seed=3, control="none")).details)
+    assert "in the tensor blocks.0.w1.weight" in helped
+    (reason,) = (one.reason for one in report.excluded if one.run_id == gone)
+    assert f"{STEP} is missing" in reason
+    fitted, altered = store.run_id(method="dfa", seed=1), store.run_id(method="fa", seed=3)
+    assert call("verify", "--run", fitted).exit_code == 3
+    assert integrity_of(audit("--replay", "off")[1], altered).state == "verified"  # not asked for
 
 
 def test_a_run_that_sealed_no_such_state_says_so_and_is_taken_again_all_the_same(store, audit):
@@ -179,17 +183,17 @@ def test_a_run_that_sealed_no_such_state_says_so_and_is_taken_again_all_the_same
     assert "seal not sealed" in verdict.flags
 
 
-@pytest.mark.parametrize("name", [STEP, "initial_weights"])
-def test_evidence_that_the_author_took_out_of_the_seal_costs_the_pass(store, audit, name):
+def test_evidence_that_the_author_took_out_of_the_seal_costs_the_pass(store, audit):
     """As an older release would have left the run: bp would pass by its figures, and no longer does."""
-    for run_id in store.run_ids(method="bp", control="none"):
-        store.change_json(run_id, schema.PROVENANCE, lambda held: (held["digests"].pop(name, 0), held.pop(name, 0)))
+    bare = store.run_ids(method="bp", control="none")[:2]
+    for run_id, name in zip(bare, (STEP, "initial_weights"), strict=True):
+        store.change_json(run_id, schema.PROVENANCE, lambda held: (held["digests"].pop(name, 0), held.pop(name, 0)))  # noqa: B023
         (store.artifacts(run_id) / name).unlink(missing_ok=True)
         store.seal(run_id)
     # a whole replay proves what the state after the first steps would have shown
     _, report = audit("--threshold", "D3=-100", "--replay", "8")
-    outcomes = {run.verdict.outcome for run in judged(report, method="bp", control="none")}
-    assert outcomes == {"warn"}
+    outcomes = {run.record.run_id: run.verdict.outcome for run in judged(report, method="bp", control="none")}
+    assert [outcomes.pop(run_id) for run_id in bare] == ["warn", "warn"] and set(outcomes.values()) == {"pass"}
 
 
 def test_without_an_attack_everything_comes_again_and_two_audits_are_the_same_bytes(store, audit, measured_each_time):
@@ -247,27 +251,26 @@ def test_a_gpu_that_is_not_here_does_not_spare_a_run_the_measuring(store, audit)
     assert "pass" not in {run.verdict.outcome for run in runs}
 
 
-@pytest.mark.parametrize("recorded", [False, True])
 @pytest.mark.parametrize("trusted", [(), ("--trust-logged",)])
-def test_initial_weights_of_another_run_are_found_whether_their_file_was_recorded_or_not(
-    store, audit, recorded, trusted
-):
+def test_initial_weights_of_another_run_are_found_whether_their_file_was_recorded_or_not(store, audit, trusted):
     """An own file is no finding, an other seed's is one, with its digest recorded as well as its owner can."""
-    honest, forged = (
-        store.run_id(method="dfa", control="none", seed=1),
-        store.run_id(method="dfa", control="none", seed=2),
-    )
-    for run_id, seed in ((honest, 1), (forged, 3)):
-        spec = dataclasses.replace(decoded(store, run_id), seed=seed)
-        drawn = build_setup(spec, torch.device("cpu")).network.state_dict()
-        save_tensors(store.artifacts(run_id) / schema.INITIAL, drawn)
-        if recorded:
-            store.change_json(
-                run_id, schema.PROVENANCE, lambda provenance: provenance["digests"].update({schema.INITIAL: ""})
-            )
-            store.seal(run_id)
+    honest, forged = [], []
+    for method, recorded in (("dfa", False), ("fa", True)):
+        for found, seed, drawn_seed in ((honest, 1, 1), (forged, 2, 3)):
+            found.append(run_id := store.run_id(method=method, control="none", seed=seed))
+            spec = dataclasses.replace(decoded(store, run_id), seed=drawn_seed)
+            drawn = build_setup(spec, torch.device("cpu")).network.state_dict()
+            save_tensors(store.artifacts(run_id) / schema.INITIAL, drawn)
+            if recorded:
+                store.change_json(run_id, schema.PROVENANCE, lambda held: held["digests"].update({schema.INITIAL: ""}))
+                store.seal(run_id)
     _, report = audit(*trusted)
-    assert {run.record.run_id for run in judged(report, method="dfa", control="none")} & {honest, forged} == {honest}
-    found = integrity_of(report, forged)
-    assert found.state == "mismatch"
-    assert any(f"{schema.INITIAL}: expected weights with digest" in detail for detail in found.details), found.details
+    assert {one.run_id for one in report.excluded} == {*forged} and {*honest} <= {
+        run.record.run_id for run in report.runs
+    }
+    for run_id in forged:
+        found = integrity_of(report, run_id)
+        assert found.state == "mismatch"
+        assert any(f"{schema.INITIAL}: expected weights with digest" in detail for detail in found.details), (
+            found.details
+        )

@@ -176,12 +176,11 @@ def test_a_third_party_architecture_is_not_believed_that_it_trains_nothing(tmp_p
             assert not may_share_weights(spec(architecture="still"), spec(architecture="still", **changes))
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"final_weights": []}', "[" * 100_000])
-def test_a_damaged_file_of_a_run_that_is_not_audited_ends_no_audit(store, audit, text):
-    copied = store.artifacts(store.run_id(method="dfa", seed=2, control="none"))
-    judged_id = store.run_id(method="dfa", seed=1, control="none")
+def test_damaged_files_of_runs_that_are_not_audited_end_no_audit(store, audit):
+    judged_id, *others = [*store.run_ids(method="dfa", control="none"), *store.run_ids(method="fa", control="none")]
     weights = store.json(judged_id, schema.PROVENANCE)["final_weights"]
-    store.set_tag(copied.parent.name, schema.TAG_WEIGHTS, weights)
-    (copied / schema.PROVENANCE).write_text(text, encoding="utf-8")
+    for run_id, text in zip(others, ("", "[]", '{"final_weights": []}', "[" * 100_000), strict=False):
+        store.set_tag(run_id, schema.TAG_WEIGHTS, weights)
+        (store.artifacts(run_id) / schema.PROVENANCE).write_text(text, encoding="utf-8")
     _, report = audit("--run", judged_id, "--trust-logged")
     assert [run.record.run_id for run in report.runs] == [judged_id]

@@ -71,15 +71,6 @@ def test_stopped_runs_whose_seal_was_forged_too_do_not_agree_with_their_series(s
         )
 
 
-def test_a_bad_seed_called_failed_is_shown(store, audit):
-    run_id = store.run_id(method="dfa", seed=2)
-    store.set_tag(run_id, schema.TAG_STATUS, "failed")
-    code, report = audit()
-    assert code == 3
-    caught(report, run_id, "tag fa.status is 'failed', but the files have the status complete")
-    assert {run.record.spec.seed for run in judged(report, method="dfa")} == {1, 3}
-
-
 def test_a_verdict_does_not_outlive_a_status_that_was_edited(store, audit):
     run_id = store.run_id(method="dfa", seed=2)
     audit()
@@ -87,15 +78,6 @@ def test_a_verdict_does_not_outlive_a_status_that_was_edited(store, audit):
     audit()
     verdicts = {name: value for name, value in store.tags(run_id).items() if name.startswith("fa.verdict")}
     assert set(verdicts.values()) == {"NOT JUDGED (integrity failure)"}
-
-
-def test_an_accuracy_edited_in_the_metric_table(store, audit):
-    run_id = store.run_id(method="fa", seed=1)
-    for table in ("metrics", "latest_metrics"):
-        store.sql(f"UPDATE {table} SET value = 0.99 WHERE key = 'accuracy/test' AND step = 4 AND run_uuid = ?", run_id)
-    code, report = audit()
-    assert code == 3
-    caught(report, run_id, "tables: metric accuracy/test is 0.99 in the store, but the recorded files contain 0.")
 
 
 def test_an_earlier_point_edited_is_named_by_verify_with_its_epoch(store):
@@ -109,61 +91,75 @@ def test_an_earlier_point_edited_is_named_by_verify_with_its_epoch(store):
     assert "metric h_L at epoch 2 is 1000000000.0" in text and "metric g_L at epoch 1 is missing" in text
 
 
-def test_parameters_edited(store, audit):
-    run_id = store.run_id(method="dfa", seed=3)
+def tag(name, value):
+    text = f"tables: tag {name} is {value!r} in the store, but the recorded files contain "
+    return lambda store, run_id: store.set_tag(run_id, name, value), (text,)
+
+
+def edit_accuracy(store, run_id):
+    for table in ("metrics", "latest_metrics"):
+        store.sql(f"UPDATE {table} SET value = 0.99 WHERE key = 'accuracy/test' AND step = 4 AND run_uuid = ?", run_id)
+
+
+def edit_parameters(store, run_id):
     store.sql("UPDATE params SET value = '30' WHERE key = 'cfg/epochs' AND run_uuid = ?", run_id)
     store.sql("DELETE FROM params WHERE key = 'cfg/recipe/learning_rate' AND run_uuid = ?", run_id)
     store.sql("INSERT INTO params (key, value, run_uuid) VALUES ('cfg/penalty_too', '1', ?)", run_id)
+
+
+def keep_epochs(*epochs):
+    def cut(store, run_id):
+        path = store.artifacts(run_id) / schema.SERIES
+        table = pq.ParquetFile(path).read()
+        pq.write_table(table.filter([epoch in epochs for epoch in table["epoch"].to_pylist()]), path)
+        store.seal(run_id)
+
+    return cut
+
+
+TAGS = [
+    tag(schema.TAG_METHOD, "fa"),
+    tag(schema.TAG_STUDY, "another"),
+    tag(schema.TAG_SETTING, "resmlp-1x1 · mnist"),
+    tag(schema.TAG_ADOPTED, "true"),
+    tag(schema.TAG_STOP_ON, "D1"),
+    tag(schema.TAG_STOPPED_ON, "D1 at epoch 2"),
+    tag(schema.TAG_WEIGHTS, "0" * 64),
+]
+TABLES_AND_SERIES = [
+    (tag(schema.TAG_STATUS, "failed")[0], ("tag fa.status is 'failed', but the files have the status complete",)),
+    (edit_accuracy, ("tables: metric accuracy/test is 0.99 in the store, but the recorded files contain 0.",)),
+    (
+        edit_parameters,
+        (
+            "cfg/epochs is '30' in the store, but the recorded files contain '4'",
+            "cfg/recipe/learning_rate is None",
+            "cfg/penalty_too is '1'",
+        ),
+    ),
+    (
+        keep_epochs(0, 1, 2),
+        ("files: provenance.json contains the number of epochs 4, but series.parquet ends at epoch 2",),
+    ),
+    (keep_epochs(0, 1, 3, 4), ("series.parquet has no epoch 2",)),
+]
+
+
+@pytest.mark.parametrize("attacks", [TAGS, TABLES_AND_SERIES], ids=["tags", "tables and series"])
+def test_each_attack_is_found_in_its_run_and_in_no_other(store, audit, attacks):
+    attacked = [
+        *store.run_ids(method="dfa"),
+        *store.run_ids(method="fa"),
+        store.run_id(method="bp", control="none", seed=1),
+    ]
+    attacked = attacked[: len(attacks)]
+    for run_id, (attack, _) in zip(attacked, attacks, strict=True):
+        attack(store, run_id)
     code, report = audit()
-    assert code == 3
-    details = (
-        "cfg/epochs is '30' in the store, but the recorded files contain '4'",
-        "cfg/recipe/learning_rate is None",
-        "cfg/penalty_too is '1'",
-    )
-    caught(report, run_id, *details)
-
-
-@pytest.mark.parametrize(
-    ("tag", "value"),
-    [
-        (schema.TAG_METHOD, "fa"),
-        (schema.TAG_STUDY, "another"),
-        (schema.TAG_SETTING, "resmlp-1x1 · mnist"),
-        (schema.TAG_ADOPTED, "true"),
-        (schema.TAG_STOP_ON, "D1"),
-        (schema.TAG_STOPPED_ON, "D1 at epoch 2"),
-        (schema.TAG_WEIGHTS, "0" * 64),
-    ],
-)
-def test_a_tag_that_says_otherwise_than_the_seal(store, audit, tag, value):
-    run_id = store.run_id(method="dfa", seed=1)
-    store.set_tag(run_id, tag, value)
-    code, report = audit()
-    assert code == 3
-    caught(report, run_id, f"tables: tag {tag} is {value!r} in the store, but the recorded files contain ")
-
-
-def test_a_shortened_series(store, audit):
-    run_id = store.run_id(method="fa", seed=3)
-    path = store.artifacts(run_id) / schema.SERIES
-    table = pq.ParquetFile(path).read()
-    pq.write_table(table.filter([epoch < 3 for epoch in table["epoch"].to_pylist()]), path)
-    store.seal(run_id)
-    code, report = audit()
-    assert code == 3
-    caught(report, run_id, "files: provenance.json contains the number of epochs 4, but series.parquet ends at epoch 2")
-
-
-def test_a_series_with_an_epoch_cut_out(store, audit):
-    run_id = store.run_id(method="fa", seed=3)
-    path = store.artifacts(run_id) / schema.SERIES
-    table = pq.ParquetFile(path).read()
-    pq.write_table(table.filter([epoch != 2 for epoch in table["epoch"].to_pylist()]), path)
-    store.seal(run_id)
-    code, report = audit()
-    assert code == 3
-    caught(report, run_id, "series.parquet has no epoch 2")
+    assert code == 3 and {one.run_id for one in report.excluded} == set(attacked)
+    for run_id, (_, text) in zip(attacked, attacks, strict=True):
+        caught(report, run_id, *text)
+    assert len(report.runs) == 12 - len(attacked)
 
 
 def test_a_run_of_an_older_release_is_judged_by_its_series(store, audit):

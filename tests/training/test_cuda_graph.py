@@ -100,7 +100,9 @@ def sync_debug(monkeypatch):
     def set_mode(mode):
         modes.append(mode)
         if mode:  # as torch does for its first use
-            warnings.warn("Synchronization debug mode is a prototype feature and does not detect all waits", stacklevel=1)
+            warnings.warn(
+                "Synchronization debug mode is a prototype feature and does not detect all waits", stacklevel=1
+            )
 
     monkeypatch.setattr(torch.cuda, "set_sync_debug_mode", set_mode)
     return modes

@@ -72,9 +72,7 @@ def test_one_of_several_cards_is_taken_and_given_back(cards):
 
 @pytest.mark.parametrize("name", ["cuda:2", "cuda:01", "cuda:11"])
 def test_a_card_that_is_not_there_is_refused_with_those_that_are(cards, name):
-    with pytest.raises(
-        ValueError, match=f"{name} was requested, but torch finds only cuda:0, cuda:1; use cuda, cpu"
-    ):
+    with pytest.raises(ValueError, match=f"{name} was requested, but torch finds only cuda:0, cuda:1; use cuda, cpu"):
         resolve(name)
 
 

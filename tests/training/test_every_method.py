@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 import torch
 
@@ -31,9 +33,15 @@ def test_the_lowest_control_of_a_penalised_ladder_trains_the_last_block_alone(me
     assert not weights_equal(trainer.setup.network.out_head, tiny_task(**supported(method)).network.out_head)
 
 
+@cache
+def run_of(method):
+    """A run of two epochs, which tests only read."""
+    return trained(**supported(method), epochs=2)
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_a_stopped_run_goes_on_bit_equal(method, tmp_path):
-    undisturbed, recorder, whole = trained(**supported(method), epochs=2)
+    undisturbed, recorder, whole = run_of(method)
     first = Trainer(tiny_task(**supported(method), epochs=2))
     first.run_epoch()
     file = ResumeFile(tmp_path, "id")
@@ -47,7 +55,7 @@ def test_a_stopped_run_goes_on_bit_equal(method, tmp_path):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_its_files_give_the_same_figures_again(method, tmp_path):
-    trainer, _, outcome = trained(**supported(method), epochs=1)
+    trainer, _, outcome = run_of(method)
     start = tiny_task(**supported(method)).network
     digests = {
         "checkpoint": save_tensors(tmp_path / "final.safetensors", trainer.setup.network.state_dict()),
@@ -55,7 +63,9 @@ def test_its_files_give_the_same_figures_again(method, tmp_path):
     }
     paths = [tmp_path / name for name in ("final.safetensors", "state.safetensors")]
     again = remeasure(build_setup(trainer.setup.spec, CPU), *paths, digests, initial=start.state_dict())
-    assert again.sites == outcome.final.sites
+    assert again.sites == outcome.final.sites and again.conventions == outcome.final.conventions
+    assert {"rho", "nudge", "stability", "gamma_null_p"} <= again.sites.keys()
+    assert again.scalars["feature_drift_blocks"].value > 0 and again.scalars["blocks_trained"].value == 2
     kept = {name: reading for name, reading in outcome.final.scalars.items() if name not in OF_TRAINING}
     assert again.scalars == kept and not again.failures
     if trainer.setup.feedback.state_dict():

@@ -20,6 +20,7 @@ from fa_registry.records import CLASSES, Series, SiteSeries
 from fa_registry.tasks import classification
 from fa_registry.tasks.classification import accuracy
 from fa_registry.training.checkpoint import load_tensors, save_tensors
+from fa_registry.training.loop import train
 from fa_registry.training.measuring import (
     NO_FEEDBACK,
     measure,
@@ -29,10 +30,11 @@ from fa_registry.training.measuring import (
     without_input_site,
 )
 from fa_registry.training.run_setup import RunSetup, build_setup
+from fa_registry.training.trainer import Trainer
 from tests.builders import record
 from tests.helpers.closed_form_tasks import hand_task, initial_of
-from tests.helpers.nets import TINY, of
-from tests.helpers.tiny_tasks import CPU, scaling_network, tiny_task, trained
+from tests.helpers.nets import of, short_task
+from tests.helpers.tiny_tasks import CPU, Recorder, scaling_network, tiny_task, trained
 
 
 def test_an_epoch_is_its_own_diagnostics_and_the_accuracy():
@@ -241,7 +243,7 @@ def test_a_network_without_blocks_has_no_figure_of_blocks():
 INITIAL = "init.safetensors"
 
 
-@pytest.fixture(params=["fa", "dfa", "bp"])
+@pytest.fixture(params=["dfa", "bp"])
 def run(request, tmp_path):
     """(spec, checkpoint, feedback, digests, final measurements) of a short run; its initial weights are next to it."""
     return short_run(tmp_path, method=request.param)
@@ -258,31 +260,19 @@ def short_run(tmp_path, **changes):
     return trainer.setup.spec, paths["checkpoint"], paths["feedback"], digests, outcome.final
 
 
-def test_recomputed_figures_are_bit_equal(run, tmp_path):
-    spec, checkpoint, feedback, digests, final = run
-    again = remeasure(build_setup(spec, CPU), checkpoint, feedback, digests, initial=load_tensors(tmp_path / INITIAL))
-    assert {"rho", "nudge", "stability", "gamma_null_p"} <= set(again.sites)
-    assert again.scalars["feature_drift_blocks"].value > 0 and again.scalars["blocks_trained"].value == 2
-    assert again.sites == final.sites
-    assert again.conventions == final.conventions
-    assert again.scalars == {
-        name: reading
-        for name, reading in final.scalars.items()
-        if name not in ("loss_train", "accuracy_train", "penalty")
-    }
-
-
 @pytest.mark.parametrize(
     "changes",
     [
         {"method": "dfa"},
-        {"method": "bp", "architecture": "small_resnet", "architecture_options": TINY["small_resnet"]},  # BatchNorm
-        {"method": "bp", "architecture": "vit_mini", "architecture_options": TINY["vit_mini"]},
+        {"method": "bp", "architecture": "small_resnet"},  # BatchNorm
+        {"method": "bp", "architecture": "vit_mini"},
         {"method": "bp", "control": "shallow"},
     ],
 )
 def test_growth_since_initialisation_is_that_of_the_series(changes):
-    _, recorder, outcome = trained(**changes, epochs=1)
+    recorder = Recorder()
+    task = short_task(**{"architecture": "resmlp", "epochs": 1, **changes})
+    outcome = train(Trainer(task), recorder)
     first, last = (row.measurements for row in recorder.rows)
     assert {reading.value for reading in first.sites["growth_init"]} == {1.0}
     before, after = ([reading.value for reading in one.sites["h_norm"]] for one in (first, last))
@@ -368,6 +358,7 @@ def test_without_the_feedback_file_every_gamma_is_na(run):
         assert measured.scalars["gamma_deep_mean"].reason == NO_FEEDBACK
 
 
+@pytest.mark.parametrize("run", ["dfa"], indirect=True)
 def test_a_changed_checkpoint_is_refused(run):
     spec, checkpoint, feedback, digests, _ = run
     checkpoint.write_bytes(checkpoint.read_bytes()[:-1] + b"\x01")
@@ -375,7 +366,7 @@ def test_a_changed_checkpoint_is_refused(run):
         remeasure(build_setup(spec, CPU), checkpoint, feedback, digests)
 
 
-@pytest.mark.parametrize("run", ["fa"], indirect=True)
+@pytest.mark.parametrize("run", ["dfa"], indirect=True)
 def test_without_the_initial_weights_there_is_no_drift(run):
     spec, checkpoint, feedback, digests, final = run
     again = remeasure(build_setup(spec, CPU), checkpoint, feedback, digests)
@@ -385,7 +376,7 @@ def test_without_the_initial_weights_there_is_no_drift(run):
     assert again.sites == final.sites
 
 
-@pytest.mark.parametrize("run", ["fa", "dfa"], indirect=True)
+@pytest.mark.parametrize("run", ["dfa"], indirect=True)
 def test_another_feedback_gives_another_gamma(run):
     spec, checkpoint, feedback, digests, final = run
     stream = torch.Generator().manual_seed(0)

@@ -16,6 +16,7 @@ from fa_registry.tracking import schema
 from fa_registry.training import epoch_chain
 from fa_registry.training import replay_from_seed as redrawing
 from fa_registry.training.checkpoint import load_tensors, save_tensors
+from fa_registry.training.devices import pinned_threads
 from fa_registry.training.epoch_chain import GMAC, NONCE, linked, state_digest
 from fa_registry.training.loop import train
 from fa_registry.training.replay import KEPT, OTHER_BITS, WHOLE, RecordedEpochs, epochs_text, work_of
@@ -73,6 +74,13 @@ def recorded_run(
         epochs=outcome.epochs,
         recorded=recorded,
     )
+
+
+@pytest.fixture(scope="module")
+def plain_run(tmp_path_factory) -> SealedTraining:
+    """What a run of the tiny specification leaves; tests read its files and change copies of the record."""
+    with pinned_threads(1):
+        return recorded_run(tmp_path_factory.mktemp("plain"))
 
 
 def replayed(sealed: SealedTraining, subject: str = WHOLE, replay: str = "auto", **changes) -> Check | None:
@@ -133,8 +141,8 @@ def test_a_replay_past_the_epoch_at_which_a_rule_ended_the_run_compares_no_more(
     assert (sealed.epochs, check.outcome, check.epochs) == (0, "agrees", 0), check.detail
 
 
-def test_the_first_epoch_whose_digest_is_another_is_named_and_is_the_last_that_is_trained(tmp_path):
-    sealed = recorded_run(tmp_path)
+def test_the_first_epoch_whose_digest_is_another_is_named_and_is_the_last_that_is_trained(plain_run):
+    sealed = plain_run
     chain = [*sealed.recorded.chain[:2], "0" * 64, "0" * 64]
     found = replay_training(tiny_task(epochs=EPOCHS), _with(sealed, chain=chain), is_full_replay=True)
     check = next(check for check in found.checks if check.subject == WHOLE)
@@ -179,32 +187,28 @@ def test_a_learned_feedback_must_end_where_the_replay_ends(tmp_path):
 
 
 @pytest.mark.parametrize("epoch", range(EPOCHS + 1))
-def test_an_epoch_whose_measurements_are_not_the_recorded_ones_is_named(tmp_path, epoch):
-    sealed = recorded_run(tmp_path)
-    honest = sealed.recorded.row_differs
-    forged = _with(sealed, row_differs=lambda at, measured: "forged" if at == epoch else honest(at, measured))
-    check = replayed(forged)
-    assert check.outcome == "differs"
-    assert (
-        f"epoch {epoch} is the first epoch whose measurements differ from the recorded values: forged" in check.detail
-    )
+def test_an_epoch_whose_measurements_are_not_the_recorded_ones_is_named(plain_run, epoch):
+    honest = plain_run.recorded.row_differs
+    forged = _with(plain_run, row_differs=lambda at, measured: "forged" if at == epoch else honest(at, measured))
+    check, text = replayed(forged), "is the first epoch whose measurements differ from the recorded values: forged"
+    assert check.outcome == "differs" and f"epoch {epoch} {text}" in check.detail
 
 
-def test_a_run_without_digests_is_replayed_to_its_final_weights_and_says_why(tmp_path):
-    check = replayed(_with(recorded_run(tmp_path), chain=(), no_chain="an older release trained this run"))
+def test_a_run_without_digests_is_replayed_to_its_final_weights_and_says_why(plain_run):
+    check = replayed(_with(plain_run, chain=(), no_chain="an older release trained this run"))
     assert check.outcome == "agrees" and "an older release trained this run" in check.detail
 
 
-@pytest.mark.parametrize(("apart", "concluded"), [(0.0, True), (0.09, True), (0.11, False), (-0.11, False)])
-def test_on_another_configuration_a_whole_replay_compares_the_accuracy(tmp_path, apart, concluded):
-    sealed = _with(recorded_run(tmp_path), chain=["0" * 64] * 4)
+def test_on_another_configuration_a_whole_replay_compares_the_accuracy(plain_run):
+    sealed = _with(plain_run, chain=["0" * 64] * 4)
     elsewhere = dataclasses.replace(sealed, exact=False, elsewhere="trained with x, measured with y")
     reached = accuracy_of(replayed(_with(elsewhere, result=0.0)))
-    check = replayed(_with(elsewhere, result=reached + apart))
-    assert check.outcome == "not possible" and is_undecidable(check) is not concluded
-    assert check.detail.endswith(OTHER_BITS) is concluded
-    assert f"the test accuracy is {reached:.4f}; the recorded accuracy is {reached + apart:.4f}" in check.detail
-    assert (check.steps > 0, check.epochs) == (True, EPOCHS)
+    for apart, concluded in ((0.0, True), (0.09, True), (0.11, False), (-0.11, False)):
+        check = replayed(_with(elsewhere, result=reached + apart))
+        assert check.outcome == "not possible" and is_undecidable(check) is not concluded
+        assert check.detail.endswith(OTHER_BITS) is concluded
+        assert f"the test accuracy is {reached:.4f}; the recorded accuracy is {reached + apart:.4f}" in check.detail
+        assert (check.steps > 0, check.epochs) == (True, EPOCHS)
 
 
 def accuracy_of(check) -> float:
@@ -212,8 +216,8 @@ def accuracy_of(check) -> float:
     return float(re.search(r"the test accuracy is ([0-9.]+);", check.detail)[1])
 
 
-def test_what_is_too_much_for_auto_is_replayed_as_far_as_its_limit_goes(tmp_path, monkeypatch):
-    sealed, task = recorded_run(tmp_path), tiny_task(epochs=EPOCHS)
+def test_what_is_too_much_for_auto_is_replayed_as_far_as_its_limit_goes(plain_run, monkeypatch):
+    sealed, task = plain_run, tiny_task(epochs=EPOCHS)
     assert work_of(task, EPOCHS) == EPOCHS * work_of(task, 1)
     monkeypatch.setattr(redrawing, "WHOLE_WORK", 2.5 * work_of(task, 1))
     check = replayed(sealed)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -14,6 +15,7 @@ from fa_registry.reporting import render
 from fa_registry.reporting.pages import form
 from fa_registry.reporting.pages.index import NO_FIGURES
 from fa_registry.studies.executors import local, side_by_side
+from tests.helpers.pictures import blank_pictures
 from tests.helpers.stores import copy_store, made_once, working_in
 from tests.workflows.adoption import SPEC, Elsewhere, trained_elsewhere
 from tests.workflows.promotion import Judged, judged_study
@@ -55,8 +57,12 @@ TRAIN = (
 @pytest.fixture(autouse=True)
 def nothing_twice(undrawn, measured_once, in_this_process):
     """No test here looks at a picture, and few at recomputing; those ask for `drawn` and `measured_each_time`."""
-    undrawn.setattr(render, "embed_figures", lambda page, sources: NO_FIGURES)
-    undrawn.setattr(form, "form_figures", lambda group, controls, cards: ())
+    leave_out_figures(undrawn)
+
+
+def leave_out_figures(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(render, "embed_figures", lambda page, sources: NO_FIGURES)
+    patch.setattr(form, "form_figures", lambda group, controls, cards: ())
 
 
 @pytest.fixture
@@ -101,6 +107,37 @@ def tiny_store(tmp_path_factory, empty_store) -> Path:
 def trained(tiny_store, workplace: Path):
     """The registry with the tiny study trained."""
     copy_store(tiny_store, workplace)
+    return call
+
+
+AUDIT_LOGGED = ("audit", "--study", "tiny", "--device", "cpu", "--trust-logged", "--exit-zero")
+
+
+@pytest.fixture(scope="session")
+def audited_store(tmp_path_factory, tiny_store) -> Path:
+    """The folder of the tiny study, audited without pictures from its logged metrics; printed.json is what --json printed."""
+
+    def audit(folder: Path) -> None:
+        copy_store(tiny_store, folder)
+        with working_in(folder), blank_pictures() as patch:
+            leave_out_figures(patch)
+            result = call(*AUDIT_LOGGED, "--editions", "2026-05,2026-11", "--json")
+        (folder / "printed.json").write_text(result.stdout, encoding="utf-8")
+
+    return made_once(tmp_path_factory, "audited-tiny", audit)
+
+
+@pytest.fixture
+def audited_once(audited_store, monkeypatch) -> dict[str, Any]:
+    """What that audit printed; the working folder is its folder, which tests only read."""
+    monkeypatch.chdir(audited_store)
+    return json.loads((audited_store / "printed.json").read_text(encoding="utf-8"))
+
+
+@pytest.fixture
+def audited_copy(audited_store, workplace: Path):
+    """The registry with the tiny study trained and audited; its pages are in reports."""
+    copy_store(audited_store, workplace)
     return call
 
 

@@ -24,13 +24,9 @@ SMALL = {"architecture.d_hidden": 16, "architecture.num_blocks": 2}
 
 
 @pytest.fixture
-def tiny(workplace, capfd):
+def tiny(trained, capfd):
     """The tiny study in the working folder, trained; nothing may have been printed by the end of the test."""
-    (workplace / "tiny").mkdir()
-    (workplace / "tiny" / "study.toml").write_text(STUDY, encoding="utf-8")
-    result = fa_registry.study("tiny", jobs=1, device="cpu")
-    assert result.exit_code == 0 and len(result.trained) == 4
-    yield result
+    yield
     assert capfd.readouterr() == ("", "")
 
 
@@ -60,9 +56,11 @@ def test_every_command_says_what_it_returns_and_raises_with_an_example(command):
     assert re.search(rf"^>>> .*fa_registry\.{command}\(", text, re.M)
 
 
-def test_a_study_is_audited_compared_verified_and_reported(tiny):
+def test_a_study_is_trained_audited_compared_verified_and_reported(registry, tiny):
+    result = fa_registry.study("tiny", jobs=1, device="cpu", force=True)
+    assert result.exit_code == 0 and len(result.trained) == 4
     audit = fa_registry.audit(study="tiny", device="cpu", edition="2026-11", out="here")
-    assert {run.record.run_id for run in audit.report.runs} == set(tiny.trained)
+    assert {run.record.run_id for run in audit.report.runs} == set(result.trained)
     assert audit.report.edition.name == "2026-11" and audit.exit_code in (0, 1)
     compared = fa_registry.compare("dfa", "bp", study="tiny", device="cpu", thresholds={"D1": 7})
     assert compared.page == Path("reports/compare.html") and compared.context.edition.overrides == {"D1.threshold": 7}

@@ -11,6 +11,7 @@ from fa_registry.training import devices
 from fa_registry.training.trainer import Trainer
 from fa_registry.workflows import remeasure
 from tests.workflows.conftest import TRAIN
+from tests.workflows.test_audit import run_of
 
 SECOND = ("--device", "cuda:1")
 
@@ -56,11 +57,12 @@ def test_measuring_takes_the_card_that_was_named(measured_each_time, trained, cu
     seen: list[int] = []
     genuine = remeasure.remeasure
     monkeypatch.setattr(remeasure, "remeasure", lambda *arguments: seen.append(current[0]) or genuine(*arguments))
+    one = ("--run", run_of("dfa").run_id)
     for command in (
-        ("audit", "--study", "tiny", "--exit-zero"),
-        ("verify", "--study", "tiny"),
+        ("audit", *one, "--exit-zero"),
+        ("verify", *one),
         ("compare", "dfa", "bp", "--study", "tiny", "--recompute"),
-        ("analyse", "aggregation", "--study", "tiny", "--recompute"),
+        ("analyse", "aggregation", *one, "--recompute"),
     ):
         assert trained(*command, "--jobs", "1", *SECOND).exit_code == 0
         assert set(seen) == {1} and current == [0], command

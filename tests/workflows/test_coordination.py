@@ -264,7 +264,9 @@ def test_a_worker_asks_once_per_specification_and_after_meeting_another_looks_be
 def test_while_it_waits_its_turn_a_run_is_not_closed_by_its_own_look(tracker, monkeypatch):
     """It sends no heartbeat then: after the lease time it would pass for an abandoned run."""
     closed = []
-    monkeypatch.setattr(training, "close_abandoned", lambda tracker, runs, signs: closed.extend(run.run_id for run in runs))
+    monkeypatch.setattr(
+        training, "close_abandoned", lambda tracker, runs, signs: closed.extend(run.run_id for run in runs)
+    )
     other, identity = held(tracker)
     (mine, _), looks = held(tracker), training._Attempts(tracker, identity)
     looks.mine = mine
@@ -282,16 +284,17 @@ def test_a_server_that_does_not_answer_stops_no_study(tracker, monkeypatch):
 
 
 @pytest.mark.parametrize("process", [FAR, f"{platform.node()}:1:1:another-container"])
-@pytest.mark.parametrize("kind", ["run", "study", "audit"])
-def test_doctor_closes_what_a_gone_container_left_of_every_kind(registry, tracker, monkeypatch, process, kind):
+def test_doctor_closes_what_a_gone_container_left_of_every_kind(registry, tracker, monkeypatch, process):
     """Also that of a container with this machine's own name, whose processes cannot be seen from here."""
-    tags = {schema.TAG_KIND: kind, schema.TAG_STATUS: "running", schema.TAG_PROCESS: process, **sign(0, 10)}
-    left, looks = tracker.create("left", tags, {}), []
+    tags = {schema.TAG_STATUS: "running", schema.TAG_PROCESS: process, **sign(0, 10)}
+    left = [tracker.create("left", {schema.TAG_KIND: kind, **tags}, {}) for kind in ("run", "study", "audit")]
+    looks = []
     monkeypatch.setattr(coordination, "HeartbeatMonitor", partial(HeartbeatMonitor, clock=lambda: 4.0 * len(looks)))
     meanwhile(monkeypatch, lambda: looks.append(1))
-    assert elsewhere_row(registry("doctor", "--json")).startswith(f"1 running on {process.partition(':')[0]}")
+    assert elsewhere_row(registry("doctor", "--json")).startswith(f"3 running on {process.partition(':')[0]}")
     assert elsewhere_row(registry("doctor", "--repair", "--json")) == ""
-    assert tracker.get(left).state == "KILLED" and tracker.get(left).tags[schema.TAG_STATUS] == "failed"
+    for run_id in left:
+        assert tracker.get(run_id).state == "KILLED" and tracker.get(run_id).tags[schema.TAG_STATUS] == "failed"
 
 
 def test_a_run_without_a_heartbeat_is_listed_and_closed_only_where_a_person_says_that_its_machine_is_gone(

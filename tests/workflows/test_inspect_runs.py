@@ -15,7 +15,6 @@ import torch
 
 from fa_registry import jsonio, methods
 from fa_registry.cli import main
-from fa_registry.errors import UnknownName
 from fa_registry.records import RunRecord
 from fa_registry.reporting.render import overridable
 from fa_registry.tracking import schema
@@ -24,7 +23,7 @@ from fa_registry.training.devices import bf16_gain
 from fa_registry.workflows import doctor
 from fa_registry.workflows.plugin_list import CATALOGS, FAMILIES, catalog_of, members
 from tests.workflows.conftest import TRAIN
-from tests.workflows.test_audit import AUDIT, run_of
+from tests.workflows.test_audit import run_of
 
 
 @pytest.mark.parametrize(
@@ -47,11 +46,6 @@ def test_list_names_every_member_with_its_file_and_line(registry, family, expect
     assert expected <= {row["name"] for row in rows}
     assert all(row["line"] and Path(row["file"]).is_file() for row in rows)
     assert registry("list", family).exit_code == 0
-
-
-def test_an_unknown_family_is_a_usage_error(registry):
-    result = registry("list", "method")
-    assert result.exit_code == 2 and "did you mean 'methods'" in result.stderr
 
 
 def test_show_prints_the_record_also_by_the_first_characters_of_its_id(trained):
@@ -222,14 +216,6 @@ def test_doctor_is_content_here_and_not_with_a_store_it_cannot_use(registry):
     assert [row["check"] for row in json.loads(bad.stdout) if not row["ok"]] == ["store"]
 
 
-def test_rendering_again_gives_the_same_bytes(trained, workplace):
-    trained(*AUDIT)
-    result = trained("report", "reports/audit.json", "--out", "again", "--json")
-    first = {path.relative_to("reports"): path.read_bytes() for path in Path("reports").rglob("*") if path.is_file()}
-    again = {path.relative_to("again"): path.read_bytes() for path in Path("again").rglob("*") if path.is_file()}
-    assert first == again and len(json.loads(result.stdout)) == len(first)
-
-
 @pytest.mark.parametrize("command", sorted(main.commands))
 def test_every_command_has_help_with_examples(registry, command):
     text = registry(command, "--help").stdout
@@ -275,11 +261,6 @@ def test_templates_are_listed_with_their_line_and_file():
     assert rows["index.html.j2"]["line"] == "the page that shows the whole audit."
     assert rows["macros.html.j2"]["line"] == "a part that pages include."
     assert all(Path(row["file"]).is_file() for row in rows.values())
-
-
-def test_the_error_for_an_unknown_family_says_which_there_are():
-    with pytest.raises(UnknownName, match=r"'template' \(did you mean 'templates'\?\)"):
-        members("template")
 
 
 def test_the_kinds_that_list_names_include_runs(registry):

@@ -20,25 +20,22 @@ from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.workflows import bundle
 from fa_registry.workflows.reports import audits_of, load_report, numbered
 from tests.reporting import scenes
+from tests.workflows.conftest import AUDIT_LOGGED
 
 
 def pages(folder):
     return {path.relative_to(folder): path.read_bytes() for path in Path(folder).rglob("*") if path.is_file()}
 
 
-def test_a_studys_newest_audit_is_rendered_from_the_store(trained):
-    assert trained("audit", "--study", "tiny", "--device", "cpu", "--trust-logged", "--exit-zero").exit_code == 0
-    newest = ("--threshold", "D1=1.001", "--out", "newest")
-    assert (
-        trained("audit", "--study", "tiny", "--device", "cpu", "--trust-logged", "--exit-zero", *newest).exit_code == 0
-    )
+def test_a_studys_newest_audit_is_rendered_from_the_store(audited_copy):
+    assert audited_copy(*AUDIT_LOGGED, "--threshold", "D1=1.001", "--out", "newest").exit_code == 0
     for study in ("tiny", "tiny/study.toml"):  # commands that read the store accept what `audit` accepts
-        result = trained("report", "--study", study, "--out", "again")
+        result = audited_copy("report", "--study", study, "--out", "again")
         assert result.exit_code == 0, result.output
         assert pages("again") == pages("newest") != pages("reports")
-        rows = json.loads(trained("list", "runs", "--study", study, "--json").stdout)
+        rows = json.loads(audited_copy("list", "runs", "--study", study, "--json").stdout)
         assert {row["study"] for row in rows} == {"tiny"}
-        assert len(rows) == len(json.loads(trained("watch", "--study", study, "--once", "--json").stdout))
+        assert len(rows) == len(json.loads(audited_copy("watch", "--study", study, "--once", "--json").stdout))
 
 
 def test_a_study_that_was_never_audited_says_what_to_do(trained):
@@ -87,24 +84,22 @@ def test_a_file_and_a_study_are_one_too_many_and_a_missing_file_is_named(trained
     assert "a.zip: no such file; `fa-registry bundle --study NAME` writes a bundle" in trained("verify", "a.zip").stderr
 
 
-def test_a_report_that_was_changed_in_the_store_is_refused(trained):
-    trained("audit", "--study", "tiny", "--device", "cpu", "--trust-logged", "--exit-zero")
+def test_a_report_that_was_changed_in_the_store_is_refused(audited_copy):
     tracker = MlflowTracker()
     (audit,) = tracker.search({schema.TAG_KIND: "audit"})
     path = tracker.artifact(audit.run_id, "audit.json")
     path.write_text(
         path.read_text(encoding="utf-8").replace("Audit of study tiny", "Audit of nothing"), encoding="utf-8"
     )
-    result = trained("report", "--study", "tiny")
+    result = audited_copy("report", "--study", "tiny")
     assert result.exit_code == 3 and "audit.json: expected SHA-256" in result.stderr
 
 
-def test_an_audit_whose_report_is_gone_says_what_to_do(trained):
-    trained("audit", "--study", "tiny", "--device", "cpu", "--trust-logged", "--exit-zero")
+def test_an_audit_whose_report_is_gone_says_what_to_do(audited_copy):
     tracker = MlflowTracker()
     (audit,) = tracker.search({schema.TAG_KIND: "audit"})
     tracker.artifact(audit.run_id, "audit.json").unlink()
-    result = trained("report", "--study", "tiny")
+    result = audited_copy("report", "--study", "tiny")
     assert result.exit_code == 3 and "audit the runs again: `fa-registry audit --study tiny`" in result.stderr
 
 
@@ -146,33 +141,28 @@ def test_a_run_that_stands_there_twice_is_refused(tmp_path):
         load_report(path)
 
 
-AUDIT = ("audit", "--study", "tiny", "--device", "cpu", "--trust-logged", "--exit-zero")
-
-
 def test_the_same_runs_audited_twice_are_identical(trained):
     for folder in ("a", "b"):
-        assert trained(*AUDIT, "--out", folder).exit_code == 0
+        assert trained(*AUDIT_LOGGED, "--out", folder).exit_code == 0
     result = trained("diff", "a", "b/audit.json")
     assert result.exit_code == 0 and "identical: 4 runs" in result.output
     assert json.loads(trained("diff", "a", "b", "--json").stdout)["same"]
 
 
-def test_another_threshold_is_exit_1_and_names_rule_run_and_figure(trained):
-    trained(*AUDIT, "--out", "a")
-    trained(*AUDIT, "--threshold", "D1=1.0001", "--out", "b")
-    result = trained("diff", "a", "b")
+def test_another_threshold_is_exit_1_and_names_rule_run_and_figure(audited_copy):
+    audited_copy(*AUDIT_LOGGED, "--threshold", "D1=1.0001", "--out", "b")
+    result = audited_copy("diff", "reports", "b")
     assert result.exit_code == 1
     for text in ("edition override D1.threshold", "By rule", "Findings that changed", "EXPLODED", "different:"):
         assert text in result.output
-    found = json.loads(trained("diff", "a", "b", "--json").stdout)
+    found = json.loads(audited_copy("diff", "reports", "b", "--json").stdout)
     assert found["rules"][0]["rule"] == "D1" and found["rules"][0]["moved"] and found["schema"] == SCHEMA
 
 
-def test_a_study_trained_again_is_matched_by_specification(trained):
-    trained(*AUDIT, "--out", "a")
-    assert trained("study", "tiny", "--jobs", "1", "--device", "cpu", "--force").exit_code == 0
-    trained(*AUDIT, "--out", "b")
-    found = json.loads(trained("diff", "a", "b", "--json").stdout)
+def test_a_study_trained_again_is_matched_by_specification(audited_copy):
+    assert audited_copy("study", "tiny", "--jobs", "1", "--device", "cpu", "--force").exit_code == 0
+    audited_copy(*AUDIT_LOGGED, "--out", "b")
+    found = json.loads(audited_copy("diff", "reports", "b", "--json").stdout)
     assert found["trained_again"] == found["matched"] > 0 and not (found["only_a"] or found["only_b"])
     assert not any(run["figures"] or run["findings"] for run in found["runs"])
 
@@ -207,23 +197,19 @@ def test_bytes_that_are_no_text_and_missing_files_are_named_together(registry, w
     )
 
 
-def test_a_file_without_its_schema_is_no_audit(trained, workplace):
-    trained(*AUDIT, "--out", "a")
-    text = (workplace / "a" / "audit.json").read_text(encoding="utf-8")
+def test_a_file_without_its_schema_is_no_audit(audited_copy, workplace):
+    text = (workplace / "reports" / "audit.json").read_text(encoding="utf-8")
     (workplace / "bare.json").write_text(text.replace(f',\n"schema": {SCHEMA}', ""), encoding="utf-8")
-    result = trained("diff", "a", "bare.json")
+    result = audited_copy("diff", "reports", "bare.json")
     assert result.exit_code == 2 and f"schema: expected {SCHEMA}, found nothing" in result.stderr
-
-
-TRUSTING = ("audit", "--study", "tiny", "--device", "cpu", "--trust-logged", "--exit-zero")
 
 
 def test_an_audit_by_a_clock_two_days_ahead_does_not_stay_the_newest(trained):
     clock = time.time
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(time, "time", lambda: clock() + 2 * 86_400)
-        assert trained(*TRUSTING, "--out", "ahead").exit_code == 0
-    assert trained(*TRUSTING, "--threshold", "D1=1.001", "--out", "later").exit_code == 0
+        assert trained(*AUDIT_LOGGED, "--out", "ahead").exit_code == 0
+    assert trained(*AUDIT_LOGGED, "--threshold", "D1=1.001", "--out", "later").exit_code == 0
     tracker = MlflowTracker()
     ahead, later = tracker.search({schema.TAG_KIND: "audit"})  # MLflow's order, by start time
     assert ahead.started - later.started > 86_400_000, "the clock was not ahead"
@@ -250,16 +236,17 @@ def flipped_bit(path: Path, place: int) -> None:
     path.write_bytes(data)
 
 
-@pytest.mark.parametrize("part", [0.01, 0.3, 0.6, 0.99])
-def test_a_flipped_bit_of_a_stored_page_is_reported_when_its_audit_is_handed_out(trained, part):
-    trained(*TRUSTING)
+def test_a_flipped_bit_of_a_stored_page_is_reported_when_its_audit_is_handed_out(audited_copy):
     tracker = MlflowTracker()
     (audit,) = tracker.search({schema.TAG_KIND: "audit"})
-    sound = trained("report", "--study", "tiny", "--out", "again")
+    sound = audited_copy("report", "--study", "tiny", "--out", "again")
     assert (sound.exit_code, sound.stderr) == (0, "")
     page = tracker.artifact(audit.run_id, "index.html")
-    flipped_bit(page, int(part * page.stat().st_size))
-    result = trained("report", "--study", "tiny", "--out", "again")
-    assert result.exit_code == 0 and "index.html: expected SHA-256" in result.stderr
-    assert "The pages in the store differ from the pages that the audit wrote" in result.stderr
-    assert pages("again") == pages("reports")
+    for part in (0.01, 0.3, 0.6, 0.99):
+        place = int(part * page.stat().st_size)
+        flipped_bit(page, place)
+        result = audited_copy("report", "--study", "tiny", "--out", "again")
+        assert result.exit_code == 0 and "index.html: expected SHA-256" in result.stderr
+        assert "The pages in the store differ from the pages that the audit wrote" in result.stderr
+        assert pages("again") == pages("reports")
+        flipped_bit(page, place)

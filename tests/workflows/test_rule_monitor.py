@@ -350,22 +350,15 @@ def test_train_says_what_ended_the_run_now_and_later(registry, workplace):
     assert "stopped early (D1 at epoch 3)" in registry(*line, "--force").stdout
 
 
-@pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
-        (("--stop-on", "D1,DD2"), "stop_on: unknown rule of edition 2026-05 'DD2' (did you mean 'D2'?)"),
-        (("--stop-on", "D3"), "stop_on: D3 cannot be judged during training"),
-        (("--edition", "2026-06"), "edition: unknown edition '2026-06'"),
-    ],
-)
-def test_what_cannot_end_a_run_is_refused_before_training(registry, workplace, arguments, text):
+def test_what_cannot_end_a_run_is_refused_before_training(registry, workplace):
     for line in (
         (*TRAIN, "--epochs", "many", "--study", "tiny"),
         ("study", "tiny", "--jobs", "many"),
         ("run", "tiny", "--jobs", "many"),
     ):
-        result = registry(*line, *arguments)
-        assert result.exit_code == 2 and text in result.stderr and "found 'many'" in result.stderr
+        result = registry(*line, "--stop-on", "D1,DD2")
+        assert result.exit_code == 2 and "found 'many'" in result.stderr
+        assert "stop_on: unknown rule of edition 2026-05 'DD2' (did you mean 'D2'?)" in result.stderr
     assert MlflowTracker().search({}) == []
 
 

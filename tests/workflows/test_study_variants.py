@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from pathlib import Path
 
 import pytest
 
@@ -11,17 +13,31 @@ from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.workflows.api import study
 from fa_registry.workflows.options import RunSelector
 from fa_registry.workflows.selection import select_runs
+from tests.helpers.stores import copy_store, made_once, working_in
+from tests.workflows.conftest import call, write_study
 
 VARIANT = {"data": "digits_centred", "scale": "0.5", "device": "cpu"}
 
 
+@pytest.fixture(scope="session")
+def variant_store(tmp_path_factory, empty_store) -> Path:
+    """The folder of a store with the variant of the tiny study trained, for copies."""
+
+    def train(folder: Path) -> None:
+        shutil.copy(empty_store, folder)
+        write_study(folder)
+        variant = ("--replace-dataset", "digits_centred", "--scale", "0.5")
+        with working_in(folder):
+            result = call("study", "tiny", *variant, "--jobs", "1", "--device", "cpu")
+        assert result.exit_code == 0, result.output
+
+    return made_once(tmp_path_factory, "variant", train)
+
+
 @pytest.fixture
-def variant_trained(registry):
-    result = registry(
-        "study", "tiny", "--replace-dataset", "digits_centred", "--scale", "0.5", "--jobs", "1", "--device", "cpu"
-    )
-    assert result.exit_code == 0, result.output
-    return registry
+def variant_trained(variant_store, workplace):
+    copy_store(variant_store, workplace)
+    return call
 
 
 def test_the_audit_of_the_study_finds_the_variant_and_says_so(variant_trained):

@@ -7,12 +7,18 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
+from pathlib import Path
 
 import pytest
 
+from fa_registry.studies.executors import local, side_by_side
 from fa_registry.tracking.base import Point
 from fa_registry.workflows.stores import open_tracker
+from tests.helpers.pictures import blank_pictures
 from tests.helpers.plugins import installed_member
+from tests.helpers.stores import copy_store, working_in
+from tests.workflows.conftest import call, leave_out_figures, write_study
 
 # ℓ_1 of a state by its ℓ_2, so that the expected text of the pages is known without a computation: 1 + the site, and 7 at the end.
 SOURCE = """
@@ -48,26 +54,39 @@ PLUGIN = Strange()
 """
 
 
-@pytest.fixture
-def pages(workplace, tmp_path, registry):
-    """What an audit, which recomputes, and a comparison write with the package installed: name of the page → its text."""
-    with installed_member(tmp_path / "site-packages", "diagnostics", "strange", SOURCE):
+@pytest.fixture(scope="module")
+def made(tmp_path_factory, empty_store) -> tuple[Path, str]:
+    """The folder in which a study, an audit, which recomputes, and a comparison ran with the package; what the last printed."""
+    folder = tmp_path_factory.mktemp("strange")
+    shutil.copy(empty_store, folder)
+    write_study(folder)
+    package = installed_member(tmp_path_factory.mktemp("site"), "diagnostics", "strange", SOURCE)
+    with working_in(folder), package, blank_pictures() as patch:
+        leave_out_figures(patch)
+        patch.setattr(local, "PLUGIN", side_by_side.PLUGIN)
         for command in (
             ("study", "tiny", "--jobs", "1", "--device", "cpu"),
             ("audit", "--study", "tiny", "--jobs", "1"),
         ):
-            result = registry(*command)
+            result = call(*command)
             assert result.exit_code in (0, 1), result.output
-        compared = registry("compare", "dfa", "bp", "--study", "tiny")
+        compared = call("compare", "dfa", "bp", "--study", "tiny")
         assert compared.exit_code == 0, compared.output
-    files = {
-        path.name: path.read_text("utf-8") for path in (workplace / "reports").rglob("*.*") if path.suffix != ".pdf"
-    }
+    return folder, compared.output
+
+
+@pytest.fixture
+def pages(made, tmp_path, monkeypatch):
+    """In a copy of that folder, without the package: name of the page → its text."""
+    folder, printed = made
+    copy_store(folder, tmp_path / "copy")
+    monkeypatch.chdir(tmp_path / "copy")
+    files = {path.name: path.read_text("utf-8") for path in Path("reports").rglob("*.*") if path.suffix != ".pdf"}
     form = next(name for name in files if name.startswith("dfa") and name.endswith(".html"))
-    return {**files, "form": files[form], "form.md": files[form.replace(".html", ".md")], "terminal": compared.output}
+    return {**files, "form": files[form], "form.md": files[form.replace(".html", ".md")], "terminal": printed}
 
 
-def test_its_text_and_values_are_where_the_builtin_ones_are(pages, registry, workplace):
+def test_its_text_and_values_are_where_the_builtin_ones_are(pages):
     table = pages["form.md"].partition("### Further metrics")[2].partition("\n### ")[0]
     assert "σ" in table and "strangeness &amp; of a state" in table and "1,000" in table and "1,002" in table
     assert "how strange a state" in table and "anything familiar" in table, "what its card says stands under the table"
@@ -83,9 +102,9 @@ def test_its_text_and_values_are_where_the_builtin_ones_are(pages, registry, wor
     assert {"strange_end", "strange_named"} <= set(rows[0]) and list(rows[0])[-1] == "reasons"
     assert {(row["strange_end"], row["strange_named"]) for row in rows} == {("0.0625", "4321.0")}
 
-    again = registry("report", "reports/audit.json", "--out", "elsewhere")  # where the package is not installed
+    again = call("report", "reports/audit.json", "--out", "elsewhere")  # where the package is not installed
     assert again.exit_code == 0, again.output
-    forms = {path.name: path.read_text("utf-8") for path in (workplace / "elsewhere" / "forms").glob("*.md")}
+    forms = {path.name: path.read_text("utf-8") for path in Path("elsewhere", "forms").glob("*.md")}
     assert forms and all(pages[name] == text for name, text in forms.items())
     card = json.loads(pages["audit.json"])["cards"]["diagnostics/strange"]
     assert card["quantities"] == ["strange", "strange_end", "strange_named", "strange_of/*"]
@@ -105,11 +124,12 @@ def test_every_run_holds_it_verified_and_has_its_charts(pages):
         assert charted == {**by_site, "strange_end": 0.0625, "strange_named": 4321.0}
 
 
-@pytest.mark.parametrize("key", ["strange/site_01", "strange_end"])
-def test_a_chart_that_is_not_what_was_sealed_is_a_mismatch_wherever_it_is_audited(pages, registry, key):
-    record = json.loads(pages["audit.json"])["runs"][0]["record"]
-    run_id, last = record["run_id"], record["spec"]["epochs"]
-    open_tracker().log(run_id, [Point(key, 5.0, last)])
-    found = registry("audit", "--study", "tiny", "--trust-logged", "--json")  # the package is gone
-    (left_out,) = json.loads(found.output)["report"]["excluded"]
-    assert left_out["run_id"] == run_id and f"metric {key}" in left_out["reason"]
+def test_a_chart_that_is_not_what_was_sealed_is_a_mismatch_wherever_it_is_audited(pages):
+    changed = {}
+    for key, run in zip(("strange/site_01", "strange_end"), json.loads(pages["audit.json"])["runs"], strict=False):
+        run_id = run["record"]["run_id"]
+        open_tracker().log(run_id, [Point(key, 5.0, run["record"]["spec"]["epochs"])])
+        changed[run_id] = f"metric {key}"
+    found = call("audit", "--study", "tiny", "--trust-logged", "--json")  # the package is gone
+    reasons = {one["run_id"]: one["reason"] for one in json.loads(found.stdout)["report"]["excluded"]}
+    assert reasons.keys() == changed.keys() and all(text in reasons[run_id] for run_id, text in changed.items())

@@ -402,13 +402,6 @@ def record_spec(path):
     return type("Named", (), {"identity": path.stem})()
 
 
-def test_ctrl_c_ends_the_run_as_killed(workplace, model, batch):
-    with pytest.raises(KeyboardInterrupt), fa_registry.track(model, eval=batch, method="mine") as run:
-        run.epoch()
-        raise KeyboardInterrupt
-    assert MlflowTracker().get(run.run_id).state == "KILLED"
-
-
 def test_two_loops_at_once_are_two_runs(workplace, model, batch):
     with (
         fa_registry.track(model, eval=batch, method="one") as first,
