@@ -267,13 +267,14 @@ def _costates(setup: RunSetup, double: Callable[[], Network]) -> Callable[[], li
     if not isinstance(setup.network, ExactCostate):
         return Unavailable(f"the costate of {setup.spec.architecture!r} has no closed form")
 
+    # the costates of a third-party network need no parameter for a task that the type of the labels determines
+    task = () if setup.task is task_of(setup.splits.train_labels) else (setup.task,)
+
     def costates() -> list[Tensor]:
         images, labels = setup.eval_batch
         network = double()
         with torch.no_grad():
             states = network.hidden(images.double())
-            # the costates of a third-party network need no parameter for a task that the type of the labels determines
-            task = () if setup.task is task_of(setup.splits.train_labels) else (setup.task,)
             costates = network.costates(images.double(), labels, *task)
         _check(f"architecture {setup.spec.architecture!r}", costates, [tuple(state.shape) for state in states])
         return costates
