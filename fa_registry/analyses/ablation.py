@@ -97,7 +97,7 @@ def not_positive(run: RunAudit, card: Mapping[str, Any]) -> bool | None:
 
 
 def decide(run_evidence: Evidence, subset: Sequence[str], edition: Edition) -> str:
-    """Return the decision of a set of instruments on one run, by the rules and `fail_if` lists of the edition."""
+    """Return the decision of a set of instruments on one run, by the edition's rules and `fail_if`."""
     codes_of_rules = {rule.code for rule in edition.rules}
     lists = [*edition.fail_if, *((rule.code,) for rule in edition.rules if edition.strict)]
     is_rejected = any(run_evidence.fires[name] for name in subset if name not in codes_of_rules)

@@ -170,7 +170,7 @@ def _accuracy(runs: Sequence[RunAudit]) -> OverSeeds:
 
 
 def _cleared(finding: Finding) -> tuple[str, str]:
-    """Return (key, text) of a margin above its limit; below a limit of less than 0, blocks may be worse."""
+    """Return (key, text) of a margin above its limit; with a limit below 0, the blocks may be worse."""
     low, high = finding.interval
     if low > 0:
         return "beats frozen", "The trained blocks beat frozen random blocks"

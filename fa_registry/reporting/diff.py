@@ -267,7 +267,11 @@ def _run_change(pair: Pair, ids: Mapping[str, str], opinions: Opinions) -> RunCh
     changes = [*_record_changes(a.record, b.record)]
     if ids.get(a.frozen_run_id, a.frozen_run_id) != b.frozen_run_id:  # not the control of A, nor a retrained run of it
         changes.append(Change("frozen control", a.frozen_run_id, b.frozen_run_id))
-    changes += _judgement_changes(pair, opinions)
+    for edition, sides in opinions.items():
+        before, after = (by_run[run.record.run_id] for by_run, run in zip(sides, pair, strict=True))
+        changes += _changed(f"verdict by {edition}", before.verdict.label, after.verdict.label)
+        judged = [tuple(map(_comparable, judgement.findings)) for judgement in (before, after)]
+        changes += _changed(f"findings by {edition}", *judged)
     if not (findings or figures or changes or a.verdict != b.verdict):
         return None
     return RunChange(
@@ -307,7 +311,7 @@ def _comparable(finding: Finding) -> Finding:
 
 
 def _number(reading: Reading) -> Reading:
-    """Return the reading, without its reason: a missing value is only either not finite or not computed."""
+    """Return the reading without the text of its reason; a value is either not finite or not computed."""
     return reading if reading.value is not None else NO_NUMBER[reading.not_finite]
 
 
@@ -343,14 +347,6 @@ def _opinions_of_both(a: AuditReport, b: AuditReport) -> Opinions:
         for name, judgements in opinions_a.items()
         if name in opinions_b
     }
-
-
-def _judgement_changes(pair: Pair, opinions: Opinions) -> Iterator[Change]:
-    for edition, sides in opinions.items():
-        before, after = (by_run[run.record.run_id] for by_run, run in zip(sides, pair, strict=True))
-        yield from _changed(f"verdict by {edition}", before.verdict.label, after.verdict.label)
-        findings = [tuple(map(_comparable, judgement.findings)) for judgement in (before, after)]
-        yield from _changed(f"findings by {edition}", *findings)
 
 
 def _rule_changes(pairs: Sequence[Pair]) -> Iterator[RuleChange]:

@@ -220,7 +220,7 @@ def no_underflow(context: PitfallContext) -> Answered:
 
 
 def own_feedback(context: PitfallContext) -> Answered:
-    """Answer item 4: is Γ specific to the feedback of the training, so larger than with fresh feedback?"""
+    """Answer item 4: is Γ larger than with fresh feedback, so specific to the feedback of the training?"""
     if is_exact(context.card):
         return NOT_APPLICABLE, EXACT
     ranks = list(known_sites(context.row("gamma_null_p")))
@@ -296,7 +296,7 @@ def _gammas(context: PitfallContext) -> list[tuple[int, float]]:
 
 
 def saved_feedback(context: PitfallContext) -> Answered:
-    """Answer item 7: was the feedback saved, or is Γ N/A? A Γ of 1.0, or of the credit itself, is wrong."""
+    """Answer item 7: is Γ N/A without saved feedback, not 1.0 or the cosine of the credit with itself?"""
     if objection := objection_in(context.run.record.measurements):
         return VIOLATED if objection.startswith(NOT_ITS_GRADIENT) else UNKNOWN, objection
     if context.run.record.feedback.get("sha256"):
@@ -406,7 +406,7 @@ def own_control(context: PitfallContext) -> Answered:
 
 
 def same_seeds(context: PitfallContext) -> Answered:
-    """Answer item 11: have all methods of a setting the same seeds, not chosen after the training?"""
+    """Answer item 11: do all methods of a setting have the same seeds, chosen before the training?"""
     method_seeds = {run.record.spec.seed for run in context.group}
     text = ", ".join(map(str, sorted(method_seeds)))
     seeds_by_label = context.sources.seeds_of_methods.get(context.spec.setting.identity, {})

@@ -381,8 +381,7 @@ def _panel(
     alt: str,
     cards: Mapping[str, Mapping[str, Any]],
 ) -> LayerPanel:
-    epochs = sorted(numbers["epoch"].unique().tolist())
-    sites = sorted(set(numbers.loc[numbers["value"].notna(), "site"].tolist()))  # with a value at any epoch
+    epochs, sites = (sorted(set(one.tolist())) for one in (numbers["epoch"], numbers.dropna(subset="value")["site"]))
     means = dict(iter(numbers.groupby("method")))
     exact = {label: set(rows.loc[rows["exact"], "site"]) for label, rows in means.items()}
     readings: dict[tuple[str, int | None], Rows] = {

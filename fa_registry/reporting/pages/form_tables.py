@@ -162,15 +162,13 @@ def _members(runs: Sequence[RunAudit], card_metrics: Known) -> Iterator[Metric]:
 
 
 def _cards(names: Sequence[str], report: AuditReport) -> tuple[CardLine, ...]:
-    cards = (card for key, card in report.cards.items() if key.startswith(DIAGNOSTICS))
-    fields = ("symbol", "line", "cannot_tell")
-    return tuple(CardLine(*(str(card.get(field, "")) for field in fields)) for card in cards if _covers(card, names))
-
-
-def _covers(card: Mapping[str, Any], names: Sequence[str]) -> bool:
-    quantities = [str(quantity) for quantity in card.get("quantities", ())]
-    families = tuple(quantity.removesuffix("*") for quantity in quantities if quantity.endswith("/*"))
-    return any(name in quantities or name.startswith(families) for name in names)
+    lines = []
+    for card in (card for key, card in report.cards.items() if key.startswith(DIAGNOSTICS)):
+        quantities = [str(quantity) for quantity in card.get("quantities", ())]
+        families = tuple(quantity.removesuffix("*") for quantity in quantities if quantity.endswith("/*"))
+        if any(name in quantities or name.startswith(families) for name in names):
+            lines.append(CardLine(*(str(card.get(field, "")) for field in ("symbol", "line", "cannot_tell"))))
+    return tuple(lines)
 
 
 def _measured(names: Sequence[str], runs: Sequence[RunAudit]) -> str:

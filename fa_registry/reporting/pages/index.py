@@ -73,11 +73,7 @@ NO_FIGURES: Truncated[SettingFigures] = Truncated((), 0)
 
 
 def embed_figures(page: str, sources: Sources) -> Truncated[SettingFigures]:
-    """Return the figures that fit on a page.
-
-    Args:
-        page: Text of the page without figures.
-    """
+    """Return the figures that fit on a page; `page` is its text without figures."""
     return setting_figures(
         sources.groups, sources.report.cards, bytes_left(len(page.encode(errors="backslashreplace")))
     )
@@ -508,22 +504,17 @@ def waiver_rows(report: AuditReport, groups: Sequence[Group]) -> tuple[WaiverRow
                 if finding.outcome == "waived":
                     waived.setdefault(finding.rule, []).append((group_label(group), run))
     ordered = sorted(report.waivers, key=lambda waiver: waiver.expired)
-    return tuple(WaiverRow(waiver, _scope(waiver), _applied(waiver, waived)) for waiver in ordered)
+    return tuple(_waiver_row(waiver, () if waiver.expired else waived.get(waiver.rule, ())) for waiver in ordered)
 
 
-def _scope(waiver: Waiver) -> str:
+def _waiver_row(waiver: Waiver, waived: Sequence[tuple[str, RunAudit]]) -> WaiverRow:
     parts = [f"run {waiver.run}" if waiver.run else "", f"method {waiver.method}" if waiver.method else ""]
-    return ", ".join(part for part in parts if part) or "every run"
-
-
-def _applied(waiver: Waiver, waived: Mapping[str, Sequence[tuple[str, RunAudit]]]) -> tuple[str, ...]:
-    if waiver.expired:
-        return ()
-    return tuple(
+    applied = (
         f"{label}, seed {run.record.spec.seed}"
-        for label, run in waived.get(waiver.rule, ())
+        for label, run in waived
         if run.record.run_id.startswith(waiver.run) and waiver.method in ("", run.record.spec.method_label)
     )
+    return WaiverRow(waiver, ", ".join(filter(None, parts)) or "every run", tuple(applied))
 
 
 def audit_table_context(sources: Sources) -> AuditTableContext:

@@ -67,7 +67,7 @@ class Notes:
         return bounded(self._pages.render("note.md.j2", variables(context)))
 
     def of_audit(self, base: str = "", table: str = "") -> str:
-        """Return the note on the whole audit, with the folder `base` of its pages and the table of all runs."""
+        """Return the note on the whole audit, with links to its pages in the folder `base` and to its table."""
         return bounded(self._pages.render("audit_note.md.j2", variables(audit_note_context(self.sources, base, table))))
 
     def of_excluded(self, exclusion: Exclusion, audit: str = "") -> str:
@@ -82,7 +82,7 @@ class Notes:
 
 
 def audit_note_context(sources: Sources, base: str = "", table: str = "") -> AuditNoteContext:
-    """Return the template variables of the note on the whole audit; the texts are those of `of_audit`."""
+    """Return the template variables of the note on the whole audit; the addresses are those of `of_audit`."""
     report = sources.report
     links = sorted((link for _, link in sources.forms), key=lambda link: WORST_FIRST.index(link.verdict.outcome))
     counts = Counter(link.verdict.outcome for link in links)

@@ -154,7 +154,7 @@ class UserEnvironment(ImmutableSandboxedEnvironment):
 
 
 def _result_size(operator: str, left: Any, right: Any) -> tuple[int, int, str]:
-    """Return an upper bound of the size of `left operator right`, or 0 if small, the maximum and the unit."""
+    """Return (upper bound of the size of `left operator right`, or 0 if small; allowed maximum; unit)."""
     numbers = isinstance(left, int) and isinstance(right, int)
     if numbers and operator == "**":
         return left.bit_length() * max(right, 0), BITS, "bits"
@@ -240,7 +240,7 @@ def environment(name: str, user_templates: Path | None = None) -> Environment:
 
 
 def mode(name: str) -> str:
-    """Return the suffix of a template's language; a style sheet, for example, is part of an HTML page."""
+    """Return the language .md.j2, .tex.j2 or .html.j2 of a template; a style sheet belongs to HTML."""
     return next((suffix for suffix in (MARKDOWN, LATEX) if name.endswith(suffix)), HTML)
 
 
@@ -321,17 +321,14 @@ def variables(context: Any) -> dict[str, Any]:
 
 def template_failure(page: str, error: Exception) -> UsageError:
     """Return the error of a failed template as a UsageError that names the innermost template or the page."""
-    return UsageError(f"template {_place(page, error)}: {type(error).__name__}: {_reason(error)}")
-
-
-def _reason(error: Exception) -> str:
+    reason = shortened(error, LONGEST_PROBLEM)
     if isinstance(error, RecursionError):
-        return NESTED
-    if isinstance(error, MemoryError):
-        return f"the page needs more than {MEMORY:,} bytes of memory; shorten the page"
-    if isinstance(error, TemplateNotFound):
-        return f"template {error.name} not found; a template can include files from its folder and built-in templates"
-    return shortened(error, LONGEST_PROBLEM)
+        reason = NESTED
+    elif isinstance(error, MemoryError):
+        reason = f"the page needs more than {MEMORY:,} bytes of memory; shorten the page"
+    elif isinstance(error, TemplateNotFound):
+        reason = f"template {error.name} not found; a template can include files from its folder and built-in templates"
+    return UsageError(f"template {_place(page, error)}: {type(error).__name__}: {reason}")
 
 
 def _place(page: str, error: Exception) -> str:
