@@ -422,13 +422,7 @@ def rows_of_evidence() -> Iterator[Row]:
     yield row("trained depth", "its accuracy may be reported", sealed, forged)
     for key, rule, outcome, state, text in (
         ("method fails", METHOD, "fail", "FAILED", "No claim about a method with this name is allowed: why"),
-        (
-            "method not measured",
-            METHOD,
-            "warn",
-            "STATED",
-            "The code of the method was not checked: why",
-        ),
+        ("method not measured", METHOD, "warn", "STATED", "The code of the method was not checked: why"),
         (
             "not sealed",
             SEAL,

@@ -55,7 +55,6 @@ SECRETLY_BP = """import torch
     import dataclasses
     card = dataclasses.replace(card, needs_autograd=True)"""
 BY_CONFORMANCE_ALONE = ("--replay", "off")  # the replay finds it out first: test_replay.py
-SCALED = ("return FixedMatrices([", "return FixedMatrices([5 * ")
 TURNED = ("return [inputs.error @", "return [-inputs.error @")
 
 
@@ -212,11 +211,10 @@ def test_no_waiver_takes_back_a_failed_conformance(secretly_bp):
     assert (code, run.verdict.outcome) == (1, "fail")
 
 
-@pytest.mark.parametrize("edit", [SCALED, TURNED], ids=["five times larger", "sign flipped"])
-def test_a_method_edited_after_training_is_trained_again_and_the_message_says_why(world, edit):
+def test_a_method_edited_after_training_is_trained_again_and_the_message_says_why(world):
     before = world.store.json(world.run_id, schema.PROVENANCE)["code"][f"methods/{NAME}"]["digest"]
     first = world.run_id
-    world.plugin.edit(*edit)
+    world.plugin.edit(*TURNED)
     planned = call("study", "mine", "--device", "cpu", "--dry-run", "--no-timing")
     assert "1 to train" in planned.output
     assert f"method {NAME}: source edited (digest {before[:8]}… → " in planned.output

@@ -202,7 +202,7 @@ def test_curves_that_were_not_recomputed_are_labelled_everywhere(store, audit, i
 
 
 def test_all_runs_replayed_whole_leave_no_middle(store, audit, forged, bp_after_eight_steps, invented_curves):
-    """Five attacks in one store: each is named with the first epoch that differs, and the other runs agree."""
+    """Five attacks in one store: each is named with its first wrong epoch; the other runs agree."""
     honest = store.run_id(method="dfa", seed=3)
     chain = store.json(honest, schema.PROVENANCE)[schema.EPOCH_CHAIN]
     with_honest_digests = forged(TurnsToBackpropagation, method="dfa", seed="3")

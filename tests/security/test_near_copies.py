@@ -54,10 +54,10 @@ def weights_of(store):
     return [(decoded(store, run_id), load_file(store.artifacts(run_id) / schema.FINAL)) for run_id in ids]
 
 
-@pytest.mark.parametrize("seeds", [(1, 2, 3), (2, 3, 1)], ids=["one seed", "another seed"])
+@pytest.mark.parametrize("seeds", [(3, 2, 1), (1, 3, 2)], ids=["one seed", "another seed"])
 def test_weights_of_bp_filed_as_dfa_are_a_finding_on_both(store, audit, seeds):
     pairs = []
-    for change, seed, other in zip((one_number, some_numbers, every_number), (1, 2, 3), seeds, strict=True):
+    for change, seed, other in zip((one_number, some_numbers, every_number), (3, 2, 1), seeds, strict=True):
         source, target = store.run_id(method="bp", seed=other, control="none"), store.run_id(method="dfa", seed=seed)
         file_weights(store, source, target, change)
         pairs += [(source, target), (target, source)]

@@ -115,7 +115,7 @@ AUDIT_LOGGED = ("audit", "--study", "tiny", "--device", "cpu", "--trust-logged",
 
 @pytest.fixture(scope="session")
 def audited_store(tmp_path_factory, tiny_store) -> Path:
-    """The folder of the tiny study, audited without pictures from its logged metrics; printed.json is what --json printed."""
+    """The tiny study, audited without pictures from logged metrics; --json printed printed.json."""
 
     def audit(folder: Path) -> None:
         copy_store(tiny_store, folder)

@@ -113,7 +113,7 @@ def assert_note_lies_at_the_root(method):
 
 
 def test_a_later_audit_replaces_the_form_and_the_note(audited_copy):
-    """The note lies at the root of every run, where MLflow puts two side by side."""
+    """The note is stored at the root of every run, where MLflow puts two side by side."""
     first = run_of("dfa").tags[schema.TAG_REPORT]
     for method in ("dfa", "frozen"):
         assert_note_lies_at_the_root(method)

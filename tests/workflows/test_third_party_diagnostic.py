@@ -56,7 +56,7 @@ PLUGIN = Strange()
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory, empty_store) -> tuple[Path, str]:
-    """The folder in which a study, an audit, which recomputes, and a comparison ran with the package; what the last printed."""
+    """Its study, its audit, which recomputes, and a comparison, in one folder; what the last printed."""
     folder = tmp_path_factory.mktemp("strange")
     shutil.copy(empty_store, folder)
     write_study(folder)

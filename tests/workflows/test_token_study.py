@@ -77,7 +77,7 @@ def token_runs(token_store, workplace):
 
 @pytest.fixture(scope="session")
 def audited_tokens(tmp_path_factory, token_store) -> Path:
-    """The folder of a copy of that store with its audit, pictures included; printed.txt is what was printed."""
+    """A copy of that store with its audit, pictures included; printed.txt is what was printed."""
 
     def audit(folder: Path) -> None:
         copy_store(token_store, folder)
