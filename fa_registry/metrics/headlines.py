@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from fa_registry.metrics.base import HEADLINE_GAMMA
 from fa_registry.metrics.declarations import DECLARED
 from fa_registry.records import CLASSES, Reading, RunRecord, Scalar
 
@@ -114,6 +115,9 @@ TOKEN_LOSS = Headline(
 )  # the threshold of D3 in 2026-12:token
 HEADLINES: Mapping[str, Headline] = MappingProxyType({item.name: item for item in (ACCURACY, TOKEN_LOSS)})
 MARGINS: Mapping[str, Headline] = MappingProxyType({item.margin: item for item in HEADLINES.values()})
+WITH_DEVIATION = (*HEADLINES, HEADLINE_GAMMA)  # the audit table has space only for these deviations
+# Frozen controls lack these metrics, because a control is not compared with itself.
+COMPARED_WITH_CONTROL = tuple(name for item in HEADLINES.values() for name in (item.frozen, item.margin))
 
 
 def headline_of(scalars: Mapping[str, Reading]) -> Headline:
