@@ -88,11 +88,8 @@ def of_architecture(name: str) -> Numbers:
 
 
 def of_dataset(name: str) -> Numbers:
-    """The first images and labels of its splits; of a set that is read from files nothing, for they have digests."""
-    subject = datasets.get(name)
-    if subject.card.files:
-        return {}
-    splits = subject.load(torch.device("cpu"), None, 0)
+    """The first images and labels of its splits."""
+    splits = datasets.get(name).load(torch.device("cpu"), None, 0)
     tensors = {key: getattr(splits, key) for key in ("train_images", "train_labels", "test_images", "test_labels")}
     return {f"drawn {key}": [*fingerprint([value[:8]]), float(len(value))] for key, value in tensors.items()}
 
@@ -127,9 +124,15 @@ def own(catalog: Catalog) -> list[str]:
     return [name for name in catalog.names() if catalog.location(name).is_builtin]
 
 
+def has_files(name: str) -> bool:
+    """Whether a data set is read from files, which have digests; a family of data sets has no card of its own."""
+    return name == "text" or bool(getattr(getattr(datasets.CATALOG.get(name), "card", None), "files", ()))
+
+
 def _datasets() -> list[str]:
-    """The built-in data sets; random_targets with the digits; without `text`, whose numbers are those of a file."""
-    return [f"{name}:digits" if name == "random_targets" else name for name in own(datasets.CATALOG) if name != "text"]
+    """The built-in data sets that draw their samples; random_targets with the digits."""
+    drawn = [name for name in own(datasets.CATALOG) if not has_files(name)]
+    return [f"{name}:digits" if name == "random_targets" else name for name in drawn]
 
 
 def today() -> dict[str, dict[str, Any]]:

@@ -20,7 +20,7 @@ from typing import Any
 
 from fa_registry.analyses._methods import METHOD, RUNS, SETTING, MethodRuns, trained
 from fa_registry.analyses.base import Analyser, AnalysisCell, AnalysisColumn, AnalysisResult, AnalysisTable
-from fa_registry.metrics import ACCURACY, TOKEN_LOSS, Headline, headline_of, headlines_of, symbol_of
+from fa_registry.metrics import ACCURACY, DECLARED, Headline, headline_of, headlines_of, symbol_of
 from fa_registry.protocol.credit import is_exact
 from fa_registry.protocol.reductions import take
 from fa_registry.protocol.rules import Edition
@@ -80,9 +80,10 @@ def not_better_than_guessing(run: RunAudit, card: Mapping[str, Any]) -> bool | N
     """
     headline = headline_of(run.record.measurements.scalars)
     value, classes = take(headline.name, "scalar", run.record.measurements)[0].value, card.get("classes")
-    if value is None or not isinstance(classes, int) or classes < 2:
+    chance = headline.chance({CLASSES: classes})
+    if value is None or chance is None or classes < 2:
         return None
-    return not headline.exceeds(value, headline.chance({CLASSES: classes}))
+    return not headline.exceeds(value, chance)
 
 
 def not_positive(run: RunAudit, card: Mapping[str, Any]) -> bool | None:
@@ -137,8 +138,8 @@ LADDER = (
 )
 GUESSING: Mapping[str, str] = MappingProxyType(
     {
-        ACCURACY.name: "is at most 1/classes of its data set",
-        TOKEN_LOSS.name: "is at least ln V for a vocabulary of V tokens",
+        "1/C": "is at most 1/classes of its data set",
+        "ln C": "is at least ln V for a vocabulary of V tokens",
     }
 )
 RULE_OF = (
@@ -183,7 +184,8 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
             detail=True,
         ),
     )
-    main = (f"{item.symbol} rejects a run whose {item.symbol} {GUESSING[item.name]}." for item in headlines)
+    chances = {item.symbol: DECLARED[item.name].chance for item in headlines}
+    main = (f"{name} rejects a run whose {name} {GUESSING[chance]}." for name, chance in chances.items() if chance)
     return AnalysisResult(tables, (" ".join((*main, RULE_OF[0])), *RULE_OF[1:], *_remarks(report, edition, all_sets)))
 
 

@@ -19,7 +19,6 @@ from fa_registry.deprecated_names import aliases
 from fa_registry.metrics.base import (
     AGGREGATES,
     CHOICES,
-    COMPARED_WITH_CONTROL,
     DIAGNOSTICS,
     FAMILY,
     HEADLINE_GAMMA,
@@ -28,12 +27,21 @@ from fa_registry.metrics.base import (
     REFERENCE_BATCH,
     REFERENCE_CHECK,
     SPREAD,
-    WITH_DEVIATION,
     Known,
     Metric,
 )
 from fa_registry.metrics.declarations import DECLARED
-from fa_registry.metrics.headlines import ACCURACY, HEADLINES, MARGINS, TOKEN_LOSS, Headline, headline_of, headlines_of
+from fa_registry.metrics.headlines import (
+    ACCURACY,
+    COMPARED_WITH_CONTROL,
+    HEADLINES,
+    MARGINS,
+    TOKEN_LOSS,
+    WITH_DEVIATION,
+    Headline,
+    headline_of,
+    headlines_of,
+)
 from fa_registry.metrics.table_columns import DEVIATIONS, FURTHER, SHOWN_MEMBERS, SITE_TABLES, TABLES, table
 from fa_registry.records import Reading
 from fa_registry.statistics.over_seeds import ARITHMETIC, GEOMETRIC, OverSeeds, mean_over

@@ -21,9 +21,6 @@ CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 
 HEADLINE_GAMMA = "gamma_deep_mean"
-WITH_DEVIATION = ("accuracy", "token_loss", HEADLINE_GAMMA)  # the audit table has space only for these deviations
-# frozen controls lack these metrics, because a control is not compared with itself
-COMPARED_WITH_CONTROL = ("frozen_accuracy", "margin_pp", "frozen_token_loss", "margin_nats")
 
 
 @dataclass(frozen=True)
@@ -78,11 +75,15 @@ class Metric:
 
         A control has no value of such a metric.
         """
+        from fa_registry.metrics.headlines import COMPARED_WITH_CONTROL  # that module imports this module
+
         return self.name in COMPARED_WITH_CONTROL
 
     @property
     def with_deviation(self) -> bool:
         """Whether the audit table also shows the metric's standard deviation over seeds."""
+        from fa_registry.metrics.headlines import WITH_DEVIATION
+
         return self.name in WITH_DEVIATION
 
     @property

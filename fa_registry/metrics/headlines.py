@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from fa_registry.metrics.base import HEADLINE_GAMMA
 from fa_registry.metrics.declarations import DECLARED
 from fa_registry.records import CLASSES, Reading, RunRecord, Scalar
 
@@ -113,6 +114,9 @@ ACCURACY = Headline("accuracy", "frozen_accuracy", "margin_pp", 100.0, "pp", 2)
 TOKEN_LOSS = Headline("token_loss", "frozen_token_loss", "margin_nats", 1.0, "nats", 4, step=0.05)
 HEADLINES: Mapping[str, Headline] = MappingProxyType({item.name: item for item in (ACCURACY, TOKEN_LOSS)})
 MARGINS: Mapping[str, Headline] = MappingProxyType({item.margin: item for item in HEADLINES.values()})
+WITH_DEVIATION = (*HEADLINES, HEADLINE_GAMMA)  # the audit table has space only for these deviations
+# Frozen controls lack these metrics, because a control is not compared with itself.
+COMPARED_WITH_CONTROL = tuple(name for item in HEADLINES.values() for name in (item.frozen, item.margin))
 
 
 def headline_of(scalars: Mapping[str, Reading]) -> Headline:

@@ -12,16 +12,16 @@ import torch
 from torch import Tensor
 
 from fa_registry.errors import PluginError, RegistryError, UsageError, join_names
-from fa_registry.metrics import DECLARED
+from fa_registry.metrics import DECLARED, HEADLINES
 from fa_registry.plugin_registry import Catalog
 from fa_registry.records import Reading
 from fa_registry.tasks.base import NO_CLASSES, NO_TOKENS, Task, TaskCard
 
 # Built-in metrics that a task computes, with their smallest and largest possible value.
 RANGES: Mapping[str, tuple[float, float]] = {
+    **dict.fromkeys(HEADLINES, (0, math.inf)),
     "accuracy": (0, 1),
     "accuracy_train": (0, 1),
-    "token_loss": (0, math.inf),
     "perplexity": (1, math.inf),
     "bits_per_token": (0, math.inf),
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from fa_registry.metrics import DECLARED, Metric
+from fa_registry.metrics import DECLARED, HEADLINES, Metric
 from fa_registry.records import SCHEMA, EditionReference, Measurements, Reading, RunSpec
 from fa_registry.tracking.base import MOST_POINTS
 
@@ -93,7 +93,7 @@ SITE_MARK = "/site_"  # between the name of a site metric and the number of the 
 SITE_METRICS = ("h_norm", "g_norm", "growth", "gain", "gamma")
 MAX_METRICS = 100  # keys per run: MLflow draws a chart per key, and more keys slow its pages down
 SCALAR_METRICS = {
-    "accuracy": "accuracy/test",
+    **{name: f"{name}/test" for name in HEADLINES},
     "token_loss": "loss/test_per_token",
     "perplexity": "perplexity/test",
     "bits_per_token": "bits_per_token/test",

@@ -283,14 +283,12 @@ class RunWriter:
         write_series(folder / schema.SERIES, [(row.epoch, row.measurements) for row in self.rows])
         (folder / schema.MEASUREMENTS).write_text(jsonio.pretty(outcome.final), encoding="utf-8")
         digests = folder_digests(folder)
-        ending = self._ending(outcome)
-        provenance = {**self._provenance(outcome, digests), **ending}
+        provenance = {**self._provenance(outcome, digests), **self._ending(outcome)}
         (folder / schema.PROVENANCE).write_text(jsonio.pretty(provenance), encoding="utf-8")
         all_digests = {**digests, schema.PROVENANCE: jsonio.file_digest(folder / schema.PROVENANCE)}
         tags = {schema.TAG_STATUS: outcome.status, schema.TAG_ARTIFACTS: jsonio.digest_of(all_digests)}
         tags |= schema.sites_tag(outcome.final, self._charts)
-        repeated_tags = {schema.TAG_STOPPED_ON: ending["ended_by"], schema.TAG_WEIGHTS: ending["final_weights"]}
-        tags |= {tag: value for tag, value in repeated_tags.items() if value}
+        tags |= {tag: provenance[name] for tag, name in schema.REPEATED_TAGS.items() if provenance[name]}
         if self._not_finite:
             tags[schema.TAG_NOT_FINITE] = "; ".join(
                 f"{key} from {first_epoch}" for key, first_epoch in self._not_finite.items()

@@ -197,7 +197,7 @@ def test_the_table_shows_verdicts_first_and_numbers_that_fit(site, page):
     cells = page.locator(f'[row-id="{row}"] [role="gridcell"]')
     shown = dict(cells.evaluate_all("cells => cells.map(cell => [cell.getAttribute('col-id'), cell.textContent])"))
     assert shown["tags.`fa.verdict`"] == run.tags[schema.TAG_VERDICT]
-    for key in ("accuracy/test", "growth_max", "gamma_deep_mean", "margin_pp"):
+    for key in (*(schema.SCALAR_METRICS[name] for name in ("accuracy", "growth_max", "gamma_deep_mean")), "margin_pp"):
         (text,) = (shown[column] for column in shown if key in column)
         assert float(text) == logged(site, run.run_id, key)[-1] and len(text) <= len("-0.00001234")
     picture(page, "table")

@@ -191,8 +191,8 @@ def test_a_task_must_not_have_the_name_of_another_task_on_its_card(tmp_path):
 
 
 @pytest.mark.parametrize("headline", ["mine", "h_L"])
-def test_a_card_with_another_main_metric_than_accuracy_or_token_loss_is_refused(headline):
-    with pytest.raises(PluginError, match=f"headline: expected accuracy or token_loss, found '{headline}'"):
+def test_a_card_with_an_unknown_main_metric_is_refused(headline):
+    with pytest.raises(PluginError, match=f"headline: expected accuracy or token_loss.*, found '{headline}'"):
         dataclasses.replace(CATALOG.get("classification").card, headline=headline)
 
 

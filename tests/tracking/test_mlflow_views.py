@@ -11,8 +11,10 @@ import pytest
 
 from fa_registry.tracking.base import StoredRun
 from fa_registry.tracking.mlflow_views import View, is_our_note, is_ours, note_of, views_of
+from fa_registry.tracking.schema import SCALAR_METRICS
 
 SITES = {f"{name}/site_0{site}": 1.0 for name in ("h_norm", "g_norm") for site in range(2)}
+GAMMA = SCALAR_METRICS["gamma_deep_mean"]
 SCALARS = {"accuracy/test": 0.5, "growth_max": 2.0, "h_L": 3.0, "g_L": 1e-3}
 
 
@@ -30,13 +32,13 @@ def drawn(view: View) -> dict[str, tuple[str, str]]:
 
 
 def test_the_charts_are_the_headlines_and_single_sites_with_titles_and_decades_on_a_log_axis():
-    charts, _ = views_of("digits", [run("bp"), run("dfa", metrics=SCALARS | SITES | {"gamma_deep_mean": 0.1})])
+    charts, _ = views_of("digits", [run("bp"), run("dfa", metrics=SCALARS | SITES | {GAMMA: 0.1})])
     assert drawn(charts) == {
         "headline: accuracy/test": ("test accuracy", "linear"),
         "headline: growth_max": ("largest growth", "log"),
         "headline: h_L": ("‖h_L‖₂", "log"),
         "headline: g_L": ("‖g_L‖ per sample", "log"),
-        "headline: gamma_deep_mean": ("Γ, gamma_deep_mean", "linear"),
+        f"headline: {GAMMA}": ("Γ, gamma_deep_mean", "linear"),
         "sites: h_norm/site_00": ("‖h_l‖₂ at site 0", "log"),
         "sites: h_norm/site_01": ("‖h_l‖₂ at site 1", "log"),
         "sites: g_norm/site_00": ("‖g_l‖₂ at site 0", "log"),

@@ -79,6 +79,8 @@ def test_a_complete_run_holds_every_artifact_and_tag(tracker):
     assert run.tags[schema.TAG_SPEC] == parse_spec(TINY).identity
     assert run.name == "dfa · resmlp-16x2 · digits · 2 epochs · s7"
     assert all(tracker.artifact(run.run_id, name) for name in ARTIFACTS)
+    recorded = json.loads(tracker.artifact(run.run_id, schema.PROVENANCE).read_text(encoding="utf-8"))
+    assert all(run.tags.get(tag, "") == recorded[name] for tag, name in schema.REPEATED_TAGS.items())
 
 
 def test_the_record_that_is_read_is_the_run_that_was_written(tracker):
