@@ -106,10 +106,14 @@ def mean_cell(runs: Sequence[RunAudit], quantity: str, pick: Pick | None = None)
 
 
 def quantity_column(name: str, quantity: str, unit: str = "", site_text: str = "") -> AnalysisColumn:
-    """Return the column `name` of a metric that is averaged over seeds.
+    """Return the column of a metric that is averaged over seeds.
 
-    The heading is the metric's text in the catalog of metrics, followed by `site_text`, such as `at site 0`. The heading of a
-    geometric mean contains the words `geometric mean`. The argument `unit` is needed only if the catalog contains no unit.
+    The heading is the metric's text in the catalog of metrics. The heading of a geometric mean contains the words `geometric mean`.
+
+    Args:
+        name: key of the column's cells.
+        unit: unit of the numbers; needed only if the catalog contains no unit.
+        site_text: text that is added to the heading, such as `at site 0`.
     """
     metric = quantity_of(quantity)
     text = " ".join(filter(None, (metric.alone or f"{metric.symbol}, {metric.words}", site_text)))
@@ -120,9 +124,12 @@ def quantity_column(name: str, quantity: str, unit: str = "", site_text: str = "
 def estimate(
     mean: float, interval: tuple[float, float] | None, n: int, run_ids: tuple[str, ...], scale: bool = False
 ) -> AnalysisCell:
-    """Return a cell with a mean and its interval (low, high) from the runs `run_ids`.
+    """Return a cell with a mean and its interval.
 
-    If `scale` is true, `mean` and `interval` are decimal logarithms, and the cell contains 10^mean and 10^interval.
+    Args:
+        interval: low and high end, or None.
+        run_ids: ids of the runs that provided the values.
+        scale: if true, `mean` and `interval` are decimal logarithms, and the cell contains 10^mean and 10^interval.
     """
     if scale and abs(mean) > LARGEST_DECADES:
         reading = Reading(None, f"outside the range of float64: 10 to the power of {mean:.0f}")

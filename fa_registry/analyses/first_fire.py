@@ -64,9 +64,12 @@ BY_RUN = (
 
 @dataclass(frozen=True)
 class Fire:
-    """The epoch at which a rule first fires on one run, or the reason why there is no epoch.
+    """The epoch at which a rule first fires on one run.
 
-    The state is `fires`, `never` or `unknown`. If `open` is true, the rule may have fired at an earlier epoch that was not judged.
+    Args:
+        epoch: the epoch, or the reason why there is no epoch.
+        state: `fires`, `never` or `unknown`.
+        open: true if the rule could not be judged at some earlier epoch, at which it may have fired.
     """
 
     run: RunAudit

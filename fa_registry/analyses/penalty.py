@@ -43,9 +43,14 @@ from fa_registry.statistics.samples import LARGEST
 
 @dataclass(frozen=True)
 class SweepColumn:
-    """A metric (its name in the catalog) that the penalty sweep compares, its column, and its reader.
+    """A metric that the penalty sweep compares.
 
     Values of a metric on a ratio scale are compared by their ratio; other values are compared by their difference.
+
+    Args:
+        name: name of the metric in the catalog of metrics.
+        column: column of the metric in the tables.
+        pick: function that reads the metric from a run.
     """
 
     name: str

@@ -209,9 +209,12 @@ class VerdictChange:
 
 @dataclass(frozen=True)
 class ThresholdEdge:
-    """One end of a range of thresholds within which no verdict changes.
+    """One end of a range of thresholds. No verdict changes within this range.
 
-    The observed value at this end may be included in the range. The changes occur beyond this end.
+    Args:
+        value: the observed value at this end of the range.
+        included: whether `value` itself is in the range.
+        changes: verdicts that change if the threshold is beyond this end of the range.
     """
 
     value: float
@@ -308,10 +311,16 @@ def units(report: AuditReport, edition: Edition, limit: RuleLimit) -> tuple[Judg
 
 
 def edge(unit: JudgedUnit, start: float, side: int, label: bool) -> ThresholdEdge | None:
-    """Return the threshold nearest to `start` at which a verdict of the unit changes, or None.
+    """Return the threshold nearest to `start` at which a verdict of the unit changes.
 
-    The side −1 searches below `start`, the threshold of the edition, and +1 above. If `label` is true, any change of the verdict's
-    label counts, including a change of its flags. Otherwise, only a change of the outcome (pass, warn, fail, incomplete) counts.
+    The result is None if no verdict changes on the searched side.
+
+    Args:
+        unit: runs that the rule of the threshold judges together.
+        start: threshold of the edition.
+        side: −1 to search below `start`, +1 to search above `start`.
+        label: if true, any change of the verdict's label counts, including a change of the flags in the label. If false, only a
+            change of the outcome (pass, warn, fail, incomplete) counts.
     """
     if not unit.limit.rule.gating:  # the verdict does not depend on this rule
         return None

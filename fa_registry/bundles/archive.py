@@ -62,11 +62,15 @@ class Manifest:
 def pack(
     folder: Path, out: Path, manifest_fields: Mapping[str, Any], sign: Callable[[bytes], bytes] | None = None
 ) -> None:
-    """Pack all files below `folder` into one zip archive at `out`, a path of `checked_target`.
+    """Pack all files below `folder` into one zip archive.
 
     Equal files, manifest fields and signatures give equal bytes. An existing bundle at `out` is replaced only when the new
-    bundle is complete. The fields `manifest_fields` are those except format, version, files and sizes. The function `sign`
-    returns the signature of the manifest's bytes; see `signed`.
+    bundle is complete.
+
+    Args:
+        out: path of the bundle, as returned by `checked_target`.
+        manifest_fields: fields of the manifest except format, version, files and sizes.
+        sign: function that returns the signature of the manifest's bytes; see signing.
     """
     names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
     files = {name: jsonio.file_digest(folder / name) for name in names}
@@ -296,9 +300,12 @@ def signed(manifest: bytes, key: Path) -> bytes:
 def signer(manifest: Manifest, signature: bytes, key: str) -> str:
     """Check the signature of a manifest and return a text that describes the signer.
 
-    The signature is that of `signed`, or empty. If `key`, the path of the PEM file with the expected public key, is empty, any
-    key is accepted. The function raises IntegrityError if the signature is invalid, was made with another key, or is missing
-    although `key` is given.
+    Args:
+        signature: result of `signed`, or empty bytes if the bundle is not signed.
+        key: PEM file with the expected public key; None accepts any key.
+
+    Raises:
+        IntegrityError: the signature is invalid, was made with another key, or is missing although `key` is given.
     """
     expected_key = _key(Path(key), serialization.load_pem_public_key, Ed25519PublicKey, "public") if key else None
     if not signature:

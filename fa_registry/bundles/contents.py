@@ -32,9 +32,14 @@ CRATE_SPEC = "https://w3id.org/ro/crate/1.1"
 def collect_files(
     tracker: Tracker, report: AuditReport, audit: StoredRun, light: bool, licence: str, folder: Path
 ) -> None:
-    """Copy the contents of a bundle into `folder`; if it is `light`, without the files with tensors.
+    """Copy the contents of a bundle into `folder`.
 
-    The files of the runs are first compared with their recorded digests. `licence` is an SPDX identifier or empty.
+    The files of the runs are first compared with their recorded digests.
+
+    Args:
+        audit: stored run of the audit itself, which contains its pages.
+        light: whether to leave out the files with tensors.
+        licence: SPDX identifier of the licence; empty if there is no licence.
     """
     runs = [tracker.get(judged.record.run_id) for judged in report.runs]
     for judged, run in zip(report.runs, runs, strict=True):
@@ -79,9 +84,14 @@ def _table(run: StoredRun) -> dict[str, Any]:
 
 
 def open_bundle(folder: Path) -> tuple[MemoryTracker, StoredRun, list[StoredRun]]:
-    """Open an unpacked bundle: return its tracker, the stored run of the audit, and the judged runs.
+    """Open an unpacked bundle.
 
-    The function raises IntegrityError if the tables are invalid.
+    Returns:
+        Three values: a tracker with the contents of the bundle, the stored run of the audit itself, and the list of stored runs
+        that the audit judged.
+
+    Raises:
+        IntegrityError: the tables are invalid.
     """
     try:
         audit, *runs = jsonio.decode(list[StoredRun], jsonio.read_json(folder / TABLES), TABLES)

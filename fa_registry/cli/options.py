@@ -123,11 +123,16 @@ SINGULAR = {"methods": "method", "architectures": "architecture", "datasets": "d
 
 
 def check_names(command: str, options: Iterable[OptionDeclaration], values: Mapping[str, Any], argument: str) -> None:
-    """Check the names in the values of options; raise InvalidFields with all unknown names.
+    """Check the names in the values of options.
 
     This function cannot check the values of some options. If the user has set such an option, the function checks nothing. The
-    command later reports all problems together. The names in the command's argument `name` or `names` are of the kind
-    `argument`; if it is empty, these names are not checked.
+    command later reports all problems together.
+
+    Args:
+        argument: kind of the names in the argument `name` or `names` of the command; empty if these are not checked.
+
+    Raises:
+        InvalidFields: lists all names that are not known.
     """
     names = (*values.get("names", ()), values.get("name")) if argument else ()
     if not all(_is_checked_here(option, values[option.name]) for option in options if option.name in values):

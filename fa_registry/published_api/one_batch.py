@@ -29,8 +29,15 @@ PUBLISHED = ("g_norm", "h_norm")
 def observed(network: nn.Module, x: Tensor, y: Tensor, subject: str, double: bool = True) -> Observation:
     """Run the network on one batch and return states, gradients and output error.
 
-    The input x is (N, …) and the labels y are (N,). If `double` is True, a second pass in float64 is made. The function raises
-    InvalidFields for `subject` if the loss has no gradient with respect to some state.
+    Args:
+        network: network with observable sites.
+        x: input, (N, …).
+        y: labels, (N,).
+        subject: name of the public function, for error messages.
+        double: whether a second pass in float64 is made.
+
+    Raises:
+        InvalidFields: the loss has no gradient with respect to some state.
     """
     return observed_look(network, x, y, subject, double).observation(None)
 
@@ -53,10 +60,14 @@ def _lower_median(norms: SiteBySample) -> SiteBySample:
 
 
 def measured(observation: Observation, scalars: Mapping[str, Reading], objection: str = "") -> Measurements:
-    """Return the metrics of one batch and the further metrics `scalars`.
+    """Return the metrics of one batch.
 
-    As in the published code, g_norm_mean_ce is the norm of the gradient of the mean loss over this batch. If `objection`, the
-    reason of `checked`, is not empty, metrics that use the gradient have no value.
+    As in the published code, g_norm_mean_ce is the norm of the gradient of the mean loss over this batch.
+
+    Args:
+        observation: result of `observed` or `checked`.
+        scalars: further metrics that are added to the result.
+        objection: the reason that `checked` returned. If it is not empty, metrics that use the gradient have no value.
     """
     # input of the norm diagnostics, in which the lower median over the samples replaces the norms of the samples
     median = SimpleNamespace(

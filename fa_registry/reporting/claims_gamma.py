@@ -340,10 +340,14 @@ def _reached(runs: Sequence[RunAudit], sites: Sites) -> str:
 
 
 def count_draws_reaching(ranks: Sequence[float], draws: object) -> str:
-    """Return how many fresh draws reach the observed Γ, for example `1 of 20 fresh draws reach this Γ`.
+    """Return a text with the number of fresh draws that reach the observed Γ.
 
-    For several p-values, the text contains a range of numbers. The text has no count if `draws`, the recorded number of draws of
-    the null, is not an integer.
+    Args:
+        ranks: One or more p-values; for several p-values, the text contains a range of numbers.
+        draws: The recorded number of draws of the null.
+
+    Returns:
+        For example `1 of 20 fresh draws reach this Γ`; the text has no count if `draws` is not an integer.
     """
     if not isinstance(draws, int) or not ranks:
         return f"the record does not state how many fresh draws reach this {GAMMA}"

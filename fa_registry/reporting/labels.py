@@ -91,8 +91,12 @@ def command(spec: RunSpec) -> str:
 def train_line(spec: RunSpec, study: str, force: bool = False) -> str:
     """Return the `fa-registry` command that trains a run again.
 
-    For an adopted run and a run of a user-supplied loop, the result is that of `command`. The study is empty if the run belongs to
-    none; the audit of a study prefers runs with its tag. With `force`, the run is retrained even if the store has a finished run.
+    For an adopted run and a run of a user-supplied loop, the result is that of `command`.
+
+    Args:
+        spec: Specification of the run.
+        study: Name of the run's study; empty if the run belongs to no study. The audit of a study prefers runs with its tag.
+        force: Whether to retrain the run even if the store has a finished run.
     """
     if spec.weights or spec.is_tracked:
         return command(spec)

@@ -226,10 +226,16 @@ def _write(path: Path, text: str) -> None:
 
 
 def render_comparison(context: CompareContext, out: Path, templates: Path | None = None) -> Path:
-    """Write compare.html into `out`, return its path, and add a link to this page to index.html.
+    """Write compare.html into `out`, and add a link to this page to index.html.
 
-    The link is added if the audit in `out` contains all compared runs; otherwise an existing link is removed. The templates are
-    those of `render_report`.
+    The link is added if the audit in `out` contains all compared runs; otherwise an existing link is removed.
+
+    Args:
+        context: The template variables of the page.
+        templates: As in `render_report`.
+
+    Returns:
+        The path of compare.html.
 
     Raises:
         UsageError: A template fails.

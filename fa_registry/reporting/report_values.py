@@ -242,9 +242,14 @@ SEVERITY = ("error", "fail", "warn", "not_applicable", "skipped", "waived", "pas
 
 
 def finding_rows(runs: Iterable[RunAudit], method: str, setting: str, card_metrics: Known) -> tuple[FindingRow, ...]:
-    """Return the findings of a method in a setting; seeds with the same finding are grouped.
+    """Return the findings of one method in one setting.
 
-    Rules that are skipped for a control are omitted. The metrics of the report define the formats of numbers.
+    Seeds with the same finding are grouped. Rules that are skipped for a control are omitted.
+
+    Args:
+        method: Label of the method.
+        setting: Name of the setting.
+        card_metrics: The metrics of the report, which define the formats of numbers.
     """
     findings_by_judgement: dict[tuple, list[tuple[int, Finding]]] = {}
     logged: dict[str, str] = {}

@@ -21,9 +21,13 @@ TEXT, WHOLE, NUMBER, YES_NO = "text", "integer", "number", "boolean"
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table; its kind is a number format (a filter such as pct), text, integer or boolean.
+    """A column of a table.
 
-    The heading is that of a page, a CSV file and a data frame. The words describe the content.
+    Attributes:
+        name: Key of the column.
+        heading: Heading on a page, in a CSV file and in a data frame.
+        kind: Format of the numbers in the column (a filter such as pct), or text, integer or boolean.
+        words: Description of the content.
     """
 
     name: str

@@ -43,7 +43,11 @@ class RemoteProcess(ABC):
 
     @abstractmethod
     def reported(self) -> list[Message]:
-        """Return the new messages; raise ProcessLost if the process has ended and has no more messages."""
+        """Return the new messages of the process.
+
+        Raises:
+            ProcessLost: the process has ended and has no more messages.
+        """
 
     @abstractmethod
     def ask_to_stop(self) -> None:

@@ -161,9 +161,12 @@ class GridCell:
 
 
 def cells(raw: Mapping[str, Any], overrides: Mapping[str, Any], variant: StudyVariant) -> Iterator[GridCell]:
-    """Yield all combinations of values of all valid grids of a study.toml.
+    """Yield all combinations of values of all valid grids.
 
-    The `overrides` replace values of the file; then the data set and epochs of the `variant` are applied.
+    Args:
+        raw: contents of a study.toml. `wrong_fields` reports invalid grids.
+        overrides: values that replace those of the file.
+        variant: study variant whose data set and epochs are applied.
     """
     recipe = dict(table(raw, "recipe"))
     if not isinstance(raw.get("recipe", {}), Mapping):
@@ -325,22 +328,37 @@ class StudyFile:
 
 
 def load_study(name: str, overrides: Mapping[str, Any] | None = None) -> Study:
-    """Read a study.toml and expand it to specifications; the errors are those of the two functions."""
+    """Read a study.toml and expand it to specifications; see `expanded`.
+
+    Raises:
+        UnknownName: no such study exists.
+        InvalidFields: the file is invalid.
+    """
     return expanded(read_study(name), overrides or {})
 
 
 def read_study(name: str) -> StudyFile:
-    """Read the study.toml of a study; UnknownName if there is none, InvalidFields if it is no TOML."""
+    """Read the study.toml of a study without expanding it.
+
+    Raises:
+        UnknownName: no such study exists.
+        InvalidFields: the file is not valid TOML.
+    """
     path = find(name)
     return StudyFile(path, jsonio.read_toml(path, f"study {path}")[0])
 
 
 def expanded(file: StudyFile, overrides: Mapping[str, Any]) -> Study:
-    """Expand the contents of a study.toml to specifications, or raise InvalidFields with all problems.
+    """Expand the contents of a study.toml to specifications.
 
-    The overrides `epochs`, `seeds`, `device` and `settings` replace values of the file. If a value in `settings` is a list, the
-    study uses each value in the list. `data` and `scale` create a study variant, see study_variants.RULE and
-    study_variants.SCALING.
+    Args:
+        file: path and contents of the study.toml.
+        overrides: `epochs`, `seeds`, `device` and `settings` replace values of the file. If a value in `settings` is a
+            list, the study uses each value in the list. `data` and `scale` create a study variant, see study_variants.RULE and
+            study_variants.SCALING.
+
+    Raises:
+        InvalidFields: the file or the overrides are invalid. The message lists all problems.
     """
     raw, problems = file.raw, wrong_fields(file.raw)
     nonempty_overrides = {key: value for key, value in overrides.items() if value}

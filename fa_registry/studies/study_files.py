@@ -25,9 +25,13 @@ def names() -> list[str]:
 
 
 def find(name: str) -> Path:
-    """Return the path of a study.toml, or raise UnknownName.
+    """Return the path of a study.toml.
 
-    The name is that of a built-in study, or the path of a study.toml or of its folder.
+    Args:
+        name: name of a built-in study, or path of a study.toml or of its folder.
+
+    Raises:
+        UnknownName: no such study exists.
     """
     for path in (bundled_files.projects() / name / FILE, Path(name), Path(name) / FILE):
         if os.path.isfile(path):  # Path.is_file raises if the name is longer than the file system allows
@@ -37,9 +41,13 @@ def find(name: str) -> Path:
 
 
 def name_in_store(study: str) -> str:
-    """Return the name of a study, given by name or path, in the tags of its runs.
+    """Return the name of a study in the tags of its runs.
 
-    The function raises InvalidFields if the file cannot be read or is not valid TOML.
+    Args:
+        study: name of a study, or path of a study.toml or of its folder.
+
+    Raises:
+        InvalidFields: the file cannot be read or is not valid TOML.
     """
     paths = (bundled_files.projects() / study / FILE, Path(study), Path(study, FILE))
     path = next((path for path in paths if path.suffix == ".toml" and os.path.isfile(path)), None)

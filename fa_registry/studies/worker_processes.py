@@ -59,11 +59,16 @@ LONGEST_FOLDER = 70  # bytes; the temporary folder contains the server's socket,
 def supervise(
     jobs: Sequence[Any], task: Task, processes: int, stop: StopCheck, report: EventSink, silence: float = 0.0
 ) -> None:
-    """Call `task(job, stop, report)` for every job in worker processes, at most `processes` at a time.
+    """Call `task(job, stop, report)` for every job in worker processes.
 
-    All jobs and `task` are picklable. After a stop request, jobs end at their next safe point. If `report`, which receives
-    every event in this process, raises an exception, all workers are ended, and the exception is raised. The process of a job
-    that sends no message for `silence` seconds is ended; 0 means never.
+    Args:
+        jobs: data of each job, picklable.
+        task: function that runs one job, picklable.
+        processes: maximum number of simultaneous worker processes.
+        stop: function that returns whether a stop was requested. After a request, jobs end at their next safe point.
+        report: function that receives every event in this process. If the function raises an exception, all workers are ended,
+            and the exception is raised.
+        silence: seconds without a message after which the process of a job is ended; 0 means never.
     """
     supervisor = _Supervisor(processes, stop, report, silence)
     for index, job in enumerate(jobs):
@@ -75,9 +80,16 @@ def supervise(
 
 
 def run_in_subprocess(call: Callable[[], Any], seconds: float = 0.0) -> JobEvent:
-    """Call a picklable function in a separate process and return an event: done or failed.
+    """Call a function in a separate process and return an event with its result.
 
-    Use this for code that may end its process. The limit of 0 seconds means no limit.
+    Use this for code that may end its process.
+
+    Args:
+        call: picklable function without arguments.
+        seconds: time limit; 0 means no limit.
+
+    Returns:
+        An event of the kind done or failed.
     """
     events: list[JobEvent] = []
     supervise([call], _called, 1, lambda: False, events.append, seconds)

@@ -72,8 +72,9 @@ class Adoption(Result):
 def run_adopt(weights: str, options: CheckpointOptions, location: StoreLocation = StoreLocation()) -> Adoption:
     """Measure a checkpoint and log it as one run, without judging the run.
 
-    The function raises InvalidFields with all invalid arguments. It raises UsageError if the store contains the run with
-    another feedback file or another frozen accuracy.
+    Raises:
+        InvalidFields: Arguments are invalid; the error lists all of them.
+        UsageError: The store contains the run with another feedback file or another frozen accuracy.
     """
     name, feedback, strict = options.name, options.feedback, options.strict
     problems: list[str] = []

@@ -69,10 +69,17 @@ def run_analyse(
     location: StoreLocation = StoreLocation(),
     pages: ReportOutput = ReportOutput("reports/analyses"),
 ) -> AnalyseResult:
-    """Judge runs by one edition, apply the analysis `name` or `all`, and write JSON, CSV and PNG files.
+    """Judge runs by one edition, apply analyses, and write JSON, CSV and PNG files.
 
-    Waivers do not apply, because an analysis uses the unmodified findings. By default, the logged metrics are used. The
-    function raises InvalidFields with all invalid arguments.
+    Waivers do not apply, because an analysis uses the unmodified findings.
+
+    Args:
+        name: Name of one analysis, or `all`.
+        judging: The edition and its thresholds.
+        measuring: Whether and how to recompute metrics. By default, the logged metrics are used.
+
+    Raises:
+        InvalidFields: Arguments are invalid; the error lists all of them.
     """
     problems: list[str] = []
     requested = name.replace("_", "-")

@@ -138,9 +138,12 @@ def run_audit(
 def checked_audit(
     selector: RunSelector, judging: JudgingOptions, measuring: RemeasureOptions, pages: ReportOutput
 ) -> tuple[tuple[Edition, ...], RemeasureOptions, tuple[Waiver, ...], Reference | None]:
-    """Return the editions (the leading one first), measuring options, waivers and reference values.
+    """Return the editions, measuring options, waivers and published reference values.
 
-    The function raises InvalidFields with all invalid arguments.
+    The leading edition is the first edition.
+
+    Raises:
+        InvalidFields: Arguments are invalid; the error lists all of them.
     """
     problems: list[str] = []
     editions, measuring = checked_judging(selector, judging, measuring, pages, problems)
@@ -209,9 +212,10 @@ def build_report(
     data_root: Path | None,
     waivers: tuple[Waiver, ...] = (),
 ) -> AuditReport:
-    """Measure the selected runs and return their report; the arguments are described in `make_report`.
+    """Measure the selected runs and return their report. The arguments are described in `make_report`.
 
-    The function raises UsageError if an edition judges a main metric that is not the main metric of the runs.
+    Raises:
+        UsageError: An edition judges a main metric that is not the main metric of the runs.
     """
     check_headlines(editions, tuple(dict.fromkeys(map(logged_headline, selection.runs))))
     measuring = with_chosen(tracker, selection.runs, measuring)

@@ -116,7 +116,8 @@ def _first(lines: Sequence[str]) -> tuple[str, ...]:
 def check_record(tracker: Tracker, run: StoredRun, reported: RunRecord) -> Integrity:
     """Compare a record of a report with the files of its run.
 
-    The function raises IntegrityError if a file of the run is missing or was changed.
+    Raises:
+        IntegrityError: A file of the run is missing or was changed.
     """
     recorded = read_record(tracker, run)
     differing = [

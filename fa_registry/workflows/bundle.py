@@ -70,11 +70,13 @@ def make_bundle(
 def verify_bundle(path: Path, measuring: RemeasureOptions, key: str) -> list[Verification]:
     """Check a bundle; no store and no internet connection is needed.
 
-    If `key`, the path of the public key of the expected signer, is empty, any signer is accepted.
+    Args:
+        measuring: How to recompute the metrics.
+        key: Path of the public key of the expected signer. If empty, any signer is accepted.
 
     Returns:
-        Three outcomes for the file, the newly rendered pages and the recomputed verdicts, then one outcome per run. The
-            metrics of a run are recomputed if the bundle contains the tensors of the run.
+        Three outcomes for the file, the newly rendered pages and the recomputed verdicts, then one outcome per run. The metrics
+            of a run are recomputed if the bundle contains the tensors of the run.
 
     Raises:
         IntegrityError: The file was changed after it was written, or its signature is invalid.

@@ -150,7 +150,8 @@ def run_compare(
 def parse_operands(texts: Sequence[str], pool: Sequence[StoredRun]) -> list[Operand]:
     """Return the methods or runs that the user typed, each with its runs from `pool`.
 
-    The function raises InvalidFields with all unknown, ambiguous or overlapping operands.
+    Raises:
+        InvalidFields: Operands are unknown, ambiguous or overlapping; the error lists all of them.
     """
     problems: list[str] = []
     operands = [operand for text in texts if (operand := _operand(text, pool, problems))]
@@ -244,7 +245,11 @@ def check_unambiguous(compared: Sequence[Operand]) -> None:
 
 
 def filter_by_setting(pool: Sequence[StoredRun], text: str) -> list[StoredRun]:
-    """Return the runs in settings whose name contains `text`; raise UsageError if there are none."""
+    """Return the runs in settings whose name contains `text`.
+
+    Raises:
+        UsageError: No run matches.
+    """
     matches = [run for run in pool if text in _setting(run)]
     if not matches:
         raise UsageError(f"compare: {unknown_name_text('setting', text, {_setting(run) for run in pool})}")
@@ -254,8 +259,11 @@ def filter_by_setting(pool: Sequence[StoredRun], text: str) -> list[StoredRun]:
 def comparison_columns(report: AuditReport, compared: Sequence[Operand]) -> list[Group]:
     """Return the groups of judged runs to compare, in the order of the operands.
 
-    The group of a single run contains only this run. If no run of an operand could be judged, the function raises
-    InvalidFields, or IntegrityError if a file was changed.
+    An operand that is a single run gives a group that contains only this run.
+
+    Raises:
+        InvalidFields: No run of an operand could be judged.
+        IntegrityError: No run of an operand could be judged because a file was changed.
     """
     judged = groups(report)
     gaps = {excluded.run_id: excluded for excluded in report.excluded}

@@ -219,8 +219,12 @@ def wait_for_others(
     """Wait until other processes finish the specifications, or until some specifications become free.
 
     A specification becomes free if the process that trains it ends without finishing the run, or sends no heartbeat for the
-    duration of its lease. The unfinished runs of a free specification are closed. If `waits` is False, the present state is
-    returned at once. The function `finished` selects the finished run among all runs of a specification.
+    duration of its lease. The unfinished runs of a free specification are closed.
+
+    Args:
+        finished: Function that returns the finished run of a specification from all its runs, or None.
+        stop: Function that returns True if this process must stop.
+        waits: Whether to wait. If False, return the present state at once.
 
     Returns:
         The finished runs by specification identity, the free specifications, and the leased specifications.

@@ -63,7 +63,8 @@ def places(name: str, root: Path | None = None) -> list[DataRow]:
 def make_ready(needed: Iterable[Dataset], root: Path | None) -> None:
     """Decode the files of these data sets before several processes read the data sets.
 
-    The function raises IntegrityError with all missing or changed files.
+    Raises:
+        IntegrityError: Files are missing or were changed; the error lists all of them.
     """
     problems = []
     sources = {dataset.card.name: _source(dataset) for dataset in needed}
@@ -78,9 +79,14 @@ def make_ready(needed: Iterable[Dataset], root: Path | None) -> None:
 
 
 def fetch(name: str, root: Path | None = None, report: Report = lambda line: None) -> list[DataRow]:
-    """Download the missing files of a data set, decode the files, and return the rows of `check`.
+    """Download the missing files of a data set, decode the files and check them.
 
-    The function `report` receives progress messages. The default folder `root` is $FA_REGISTRY_DATA, else `data`.
+    Args:
+        root: Folder of the files. The default is $FA_REGISTRY_DATA, else `data`.
+        report: Function that receives progress messages.
+
+    Returns:
+        The rows of `check`.
 
     Raises:
         IntegrityError: The download failed. The error lists every missing file with its MD5 and its path.

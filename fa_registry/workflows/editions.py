@@ -45,10 +45,16 @@ def load_or_name(name: str, problems: list[str], thresholds: Mapping[str, float]
 def chosen_editions(
     edition_of_study: str, edition: str, editions: Sequence[str], thresholds: Mapping[str, float], problems: list[str]
 ) -> tuple[Edition, ...]:
-    """Return the editions that judge the runs; the first, the leading edition, determines the verdicts.
+    """Return the editions that judge the runs, with the leading edition first.
 
-    The study's edition is the leading edition if `editions` contains it or if the user gave no edition. The user gives either
-    `edition` or `editions`. The new `thresholds` of rules apply to the leading edition.
+    The leading edition determines the verdicts.
+
+    Args:
+        edition_of_study: The study's edition, which is the leading edition if `editions` contains it or if the user gave no
+            edition.
+        edition: The only edition. Empty if `editions` is given or if the user gave no edition.
+        editions: Several editions, instead of `edition`.
+        thresholds: Mapping from the code of a rule to its new threshold in the leading edition.
     """
     if edition and editions:
         problems.append(f"editions: expected --edition or --editions, found both ({edition}; {', '.join(editions)})")

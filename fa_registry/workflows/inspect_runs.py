@@ -28,8 +28,11 @@ OPTIONS = f"{schema.PARAM}method_options/"
 def shown_run(run_id: str, store: str) -> tuple[RunRecord, str]:
     """Return the record of an ended run, and the verdict that the store has for this run.
 
-    The id may be shortened, or be the id that an imported run had in its bundle. If the run failed or still runs, the function
-    raises a RegistryError with the recorded failure.
+    Args:
+        run_id: Id of the run, or the first characters of the id. The id that an imported run had in its bundle is also valid.
+
+    Raises:
+        RegistryError: The run failed or still runs; the error contains the recorded failure.
     """
     from fa_registry.tracking.reader import expand_run_id, failure_text, read_record  # imports pyarrow
 
@@ -67,8 +70,13 @@ class Listing:
 def listed_runs(store: str = "", study: str = "", method: str = "", status: str = "", limit: int = SHOWN) -> Listing:
     """Return the newest runs of a store, filtered by study, method label and status.
 
-    The values come from the tables of the store, which an audit does not trust. No file is read. The study is a name or a path,
-    and a limit of 0 means no limit.
+    The values come from the tables of the store, which an audit does not trust. No file is read.
+
+    Args:
+        study: Name of the study, or path of its study.toml; if empty, all studies.
+        method: Label of the method; if empty, all methods.
+        status: Status of the runs; if empty, every status.
+        limit: Maximum number of runs; 0: no limit.
     """
     study = study and name_in_store(study)
     filters = {schema.TAG_STUDY: study, schema.TAG_METHOD: method, schema.TAG_STATUS: status}

@@ -161,12 +161,15 @@ def _has_moved(final: Tensor, initial: Tensor) -> bool:
 def distance(first: Mapping[str, Tensor], second: Mapping[str, Tensor], initial: Mapping[str, Tensor]) -> float:
     """Return the largest distance over all tensors that both runs trained.
 
-    The distance of a tensor is median |a − b| / median |a − a₀|, where a and b are the final weights of the two runs and a₀ are
-    the initial weights.
+    The distance of a tensor is median |a − b| / median |a − a₀|, where a and b are the final weights of the two runs and a₀
+    are the initial weights.
 
     If the median |a − a₀| is less than SHORT times the median |a₀|, the distance is multiplied by the quotient of these two
-    numbers, which is larger than 1. Without this factor, two methods with an equal first step would be too close shortly after
-    this step. The distance is infinite if the tensors that both runs trained have fewer than SAMPLED entries in total.
+    numbers, which is larger than 1. Without this factor, two methods with an equal first step would be too close shortly after this
+    step. The distance is infinite if the tensors that both runs trained have fewer than SAMPLED entries in total.
+
+    Args:
+        first, second, initial: final weights of two runs and their initial weights, by tensor name.
     """
     names = [name for name in trained_names(first, initial) if name in trained_names(second, initial)]
     if sum(first[name].numel() for name in names) < SAMPLED:

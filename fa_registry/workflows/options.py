@@ -30,9 +30,12 @@ MOST_THREADS = 1024
 
 
 def settings(pairs: Iterable[str]) -> dict[str, str | list[str]]:
-    """Return the values of the `--set name=value,…` options by name, or raise InvalidFields.
+    """Return the values of the `--set name=value,…` options by name.
 
     For an option such as `name=1,2`, the result contains the list of the values. A second `name=…` replaces the first `name=…`.
+
+    Raises:
+        InvalidFields: an option does not begin with NAME=VALUE, or a value is empty.
     """
     values: dict[str, list[str]] = {}
     problems = []
@@ -50,9 +53,10 @@ def settings(pairs: Iterable[str]) -> dict[str, str | list[str]]:
 
 
 def thresholds(pairs: Iterable[str]) -> dict[str, float]:
-    """Return the numbers of the `--threshold RULE=NUMBER` options by rule code.
+    """Return the thresholds of the `--threshold RULE=NUMBER` options by rule code.
 
-    The function raises InvalidFields if an option has another form, or if a rule occurs twice.
+    Raises:
+        InvalidFields: an option is not of the form RULE=NUMBER, or a rule occurs twice.
     """
     limits: dict[str, float] = {}
     problems = []
@@ -249,14 +253,24 @@ class RunSelector:
 
     @cached_property
     def file(self) -> StudyFile:
-        """Content of the study's file, without the overrides; UnknownName or InvalidFields if there is none."""
+        """Content of the study's file, without the overrides.
+
+        Raises:
+            UnknownName: the study does not exist.
+            InvalidFields: the file is not valid TOML.
+        """
         from fa_registry.studies.study import read_study  # imports torch, which a report from a file does not need
 
         return read_study(self.study)
 
     @cached_property
     def as_asked(self) -> Study:
-        """Study with the overrides applied; UnknownName if it does not exist, InvalidFields if it is invalid."""
+        """Study with the overrides applied.
+
+        Raises:
+            UnknownName: the study does not exist.
+            InvalidFields: lists all invalid fields.
+        """
         return self.variant({})
 
     def variant(self, more: Mapping[str, Any]) -> Study:

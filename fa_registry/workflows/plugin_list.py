@@ -84,9 +84,15 @@ def recorded_cards(family: str) -> Mapping[str, dict[str, Any]]:
 
 
 def members(family: str) -> list[dict[str, str]]:
-    """Return the name, one-line description and file of each member of a kind, one of FAMILIES.
+    """Return the name, one-line description and file of each plug-in of a kind.
 
-    The function raises UnknownName if `family` is not one of FAMILIES.
+    Editions, studies and templates can be listed in the same way.
+
+    Args:
+        family: one of FAMILIES.
+
+    Raises:
+        UnknownName: `family` is not one of FAMILIES.
     """
     if family not in FAMILIES:
         raise UnknownName("family", family, (*FAMILIES, "runs"))  # the command `list` also lists runs
@@ -133,8 +139,12 @@ def _line(card: Mapping[str, Any]) -> str:
 def card_of(name: str, family: str) -> dict[str, Any]:
     """Return the card of a plug-in as a dictionary, with the additional keys `family` and `file`.
 
-    If `family` is empty, the first kind of CATALOGS that has a plug-in of this name is used. The function raises UnknownName if
-    the kind or the plug-in does not exist.
+    Args:
+        name: name of the plug-in.
+        family: plug-in kind, one of CATALOGS. If empty, the first kind that has a plug-in of this name is used.
+
+    Raises:
+        UnknownName: the kind or the plug-in does not exist.
     """
     if family and family not in CATALOGS:
         raise UnknownName("family", family, CATALOGS)

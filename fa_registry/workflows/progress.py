@@ -76,7 +76,10 @@ def joined(*parts: str) -> str:
 class Progress:
     """Context manager that shows the progress of an executor's jobs.
 
-    The `title` is logged at the start. The function `text` converts the result of a job to text.
+    Args:
+        title: text that is logged at the start.
+        names: one name per job.
+        text: function that converts the result of a job to text.
     """
 
     def __init__(self, title: str, names: Sequence[str], text: Callable[[Any], str]):

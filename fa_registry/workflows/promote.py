@@ -365,10 +365,13 @@ def check_finished(run: StoredRun) -> None:
 
 
 def verified(tracker: Tracker, run: StoredRun, data_root: Path | None = None) -> RunRecord:
-    """Return the run's record with recomputed metrics; raise IntegrityError if a file or a metric differs.
+    """Return the run's record with recomputed metrics.
 
     If this machine cannot recompute metrics, for example because it has no GPU, the recorded metrics are accepted. The model
     card then states `unverifiable`.
+
+    Raises:
+        IntegrityError: a file or a metric differs from what was recorded.
     """
     measured, _ = remeasure_run(tracker, run, data_root=data_root)
     (record,) = compared(tracker, [measured])
@@ -384,7 +387,10 @@ def verified(tracker: Tracker, run: StoredRun, data_root: Path | None = None) ->
 def check_override(run: StoredRun, opinion: Opinion, reason: str | None, author: str) -> PromotionOverride | None:
     """Return the reason and author for promoting a failed run, or None if no reason is necessary.
 
-    If `author` is empty, the user's login name is used. The `opinion` contains the deciding verdict.
+    Args:
+        opinion: the verdict that decides whether the run may be promoted.
+        reason: the reason that the user gave; None if the user gave no reason.
+        author: author of the reason. If empty, the user's login name is used.
 
     Raises:
         PromotionRefused: a reason is necessary but missing.

@@ -112,9 +112,12 @@ def remeasure_all(
     """Recompute the metrics of several runs, and return one result per run in the order of `runs`.
 
     An error in one run does not affect the other runs. Each run is recomputed with its recorded number of threads, so the
-    metrics do not depend on the number of processes. Runs with the same final weights as another run get a mismatch. A worker
-    process opens its tracker with `opener`, by default with the URI of the store. The options `measuring` come from
-    `checked_measuring`.
+    metrics do not depend on the number of processes. Runs with the same final weights as another run get a mismatch.
+
+    Args:
+        measuring: options, as `checked_measuring` returns them.
+        data_root: folder with the files of data sets.
+        opener: function that opens the tracker in a worker process. If None, the worker opens the store by its URI.
     """
     opener = opener or partial(open_tracker, tracker.uri, create=False)
     measuring = with_chosen(tracker, runs, measuring)
@@ -374,9 +377,13 @@ def remeasure_run(
 ) -> tuple[RunRecord, ReplayResult | None]:
     """Recompute a run's metrics, compare them with the logged metrics, and replay training steps.
 
-    If `measuring.trust_logged` is set, nothing is recomputed, and only the code and the digests of the files are checked. The
-    result contains the record with the recomputed metrics, and the result of the replay or None if no step was replayed. The
-    function raises IntegrityError if a file is missing or differs from its recorded digest.
+    If `measuring.trust_logged` is set, nothing is recomputed, and only the code and the digests of the files are checked.
+
+    Returns:
+        The record with the recomputed metrics, and the result of the replay or None if no step was replayed.
+
+    Raises:
+        IntegrityError: a file is missing or differs from its recorded digest.
     """
     logged = read_record(tracker, run)
     unchecked = dataclasses.replace(logged, integrity=dataclasses.replace(logged.integrity, checks=()))

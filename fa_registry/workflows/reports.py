@@ -117,7 +117,12 @@ def _number(audit: StoredRun) -> int:
 def recorded_report(tracker: Tracker, audit_run_id: str, command: str) -> AuditReport:
     """Return the report of an audit run after comparing the report with its recorded digest.
 
-    If the report is missing or was changed, the function raises IntegrityError with the command that repeats the audit.
+    Args:
+        audit_run_id: id of the MLflow run of the audit.
+        command: command that repeats the audit, for the error message.
+
+    Raises:
+        IntegrityError: the report is missing or was changed.
     """
     audit = tracker.get(audit_run_id)
     path = tracker.artifact(audit_run_id, REPORT)

@@ -82,7 +82,9 @@ def is_watchable(rule: Rule) -> bool:
 class Monitor:
     """Object that checks rules during one run and sets a tag for each rule that fires.
 
-    The `rows` contain the metrics of the epochs before an interruption, if the run is resumed.
+    Args:
+        report: function that sets tags on the run.
+        rows: metrics of the epochs before an interruption, if the run is resumed.
 
     Attributes:
         fired: rule code → first epoch at which the rule fired.

@@ -48,8 +48,13 @@ class Skeleton:
 def new(kind: str, name: str, out: str) -> Skeleton:
     """Write the skeleton of a plug-in package or of a study into the new folder `out`/`name`.
 
-    The `name` must be a valid Python package name. The function raises InvalidFields if kind (of KINDS) or name is invalid, or
-    if the folder exists or cannot be created.
+    Args:
+        kind: one of KINDS.
+        name: name of the plug-in or study, a valid Python package name.
+        out: parent folder. If empty, the current folder is used.
+
+    Raises:
+        InvalidFields: kind or name is invalid, or the folder exists or cannot be created.
     """
     folder = Path(out or ".") / name
     problems = [] if kind in KINDS else [f"kind: {unknown_name_text('kind', kind, KINDS)}"]

@@ -183,9 +183,12 @@ INTEGRITY_FAILURE = "integrity failure"
 def make_exclusion(
     tracker: Tracker, run: StoredRun, reason: str, failure: str = "", spec: RunSpec | None = None, kind: str = "broken"
 ) -> Exclusion:
-    """Return the exclusion of a stored run that cannot be judged, e.g. with the traceback `failure`.
+    """Return the exclusion of a stored run that cannot be judged.
 
-    If `spec` is None, the specification is read from the run's spec.json. `kind` is one of records.EXCLUSION_KINDS.
+    Args:
+        failure: traceback of the error, if there is one.
+        spec: specification of the run. If None, the specification is read from the run's spec.json.
+        kind: one of records.EXCLUSION_KINDS.
     """
     tags = run.tags
     labels = tags.get(schema.TAG_METHOD, ""), tags.get(schema.TAG_SETTING, "")
@@ -274,9 +277,12 @@ def previous_seed_sets(
 ) -> tuple[dict[str, int], dict[str, str]]:
     """Return the number of this interim analysis for each group of runs, and new tags.
 
-    A group contains the judged runs of one method in one setting, which differ only in the seed (see grouping.seeds_key). Each
-    audit of another set of seeds is an interim analysis. Controls and groups with a single seed are omitted. Earlier audits
-    recorded the judged sets of seeds in the tags of the `stored` runs.
+    A group contains the runs of one method in one setting, which differ only in the seed (see grouping.seeds_key). Each
+    audit of another set of seeds is an interim analysis. Controls and groups with a single seed are omitted.
+
+    Args:
+        records: runs that this audit judges.
+        stored: the same runs with their tags. Earlier audits recorded the judged sets of seeds in these tags.
 
     Returns:
         Two mappings: key of the group → number of this interim analysis, and run id → new value of the tag TAG_LOOKS.

@@ -22,15 +22,19 @@ DEFAULT = "0"  # id of the experiment Default, which MLflow uses if no experimen
 
 
 def open_tracker(store: str = "", experiment: str = "", create: bool = True, write: bool = False) -> MlflowTracker:
-    """Return the tracker of a store; raise StoreError if the store cannot be used.
+    """Return the tracker of a store.
 
-    If `create` or `write` is True, stale items of killed processes are removed first. If `create` is False, a missing database
-    is an error. If `create` and `write` are False, the store may be read-only.
+    If `create` or `write` is True, stale items of killed processes are removed first.
 
     Args:
         store: MLflow tracking URI. If empty, the default store is used.
         experiment: experiment for new runs. If empty, MLFLOW_EXPERIMENT_NAME or the option `mlflow run --experiment-name`
             determines the experiment. The default is `fa_registry`.
+        create: whether to create a missing database. If False, a missing database is an error.
+        write: whether the command writes to the store. If `create` and `write` are False, the store may be read-only.
+
+    Raises:
+        StoreError: the store cannot be used.
     """
     experiment_id = os.environ["MLFLOW_EXPERIMENT_ID"] if mlflow_run_in_progress() and not experiment else ""
     experiment = experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME") or EXPERIMENT
@@ -51,8 +55,12 @@ def page_lines(address: str, store: str) -> Iterator[str]:
 def mlflow_page(tracker: Tracker, study: str = "", experiment: str = "", about: Collection[str] = ()) -> str:
     """Write views (charts and a table) of the runs for MLflow's web pages, and return the page's address.
 
-    If the views cannot be written, log a warning and return an empty string. The settings of the runs `about`, which were just
-    trained or audited, are shown first. By default, the page shows all runs in the experiment of the newest run.
+    If the views cannot be written, log a warning and return an empty string.
+
+    Args:
+        study: show only the runs of this study. If empty, all runs of the experiment are shown.
+        experiment: experiment that contains the runs. If empty, it is the experiment of the newest run.
+        about: ids of the runs that were just trained or audited. The settings of these runs are shown first.
     """
     tags = {TAG_KIND: "run"} | ({TAG_STUDY: study} if study else {})
     try:

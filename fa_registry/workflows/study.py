@@ -328,8 +328,10 @@ def checked_study(
 ) -> tuple[Study, JobResources, MonitoredRules]:
     """Return the study, the resources for training, and the rules to check during training.
 
-    In the returned resources, `at_once` is 0 if the number of simultaneous runs depends on the machine or the cluster. The
-    function raises InvalidFields with all invalid arguments.
+    In the returned resources, `at_once` is 0 if the number of simultaneous runs depends on the machine or the cluster.
+
+    Raises:
+        InvalidFields: lists all invalid arguments.
     """
     edition = training.edition
     problems: list[str] = []

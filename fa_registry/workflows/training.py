@@ -268,7 +268,8 @@ class _RunRecorder:
     def record_error(self, trainer: Trainer, error: BaseException) -> None:
         """Record that an error ended the training, and save the state from which the run can resume.
 
-        After an error of the store, raise a StoreError whose message also states where the training can resume.
+        Raises:
+            StoreError: the error came from the store; the message also states where the training can resume.
         """
         if isinstance(error, Interrupted):
             try:

@@ -83,7 +83,11 @@ def served_pages(store: str, study: str = "", port: int = 0) -> Iterator[tuple[s
 
 
 def wait_for_end(server: subprocess.Popen) -> None:
-    """Wait until the user presses Ctrl-C; raise RegistryError if the server ends by itself."""
+    """Wait until the user presses Ctrl-C or the server ends.
+
+    Raises:
+        RegistryError: the server ended by itself.
+    """
     with stop_on_signal() as stop:
         while not stop():
             if server.poll() is not None:

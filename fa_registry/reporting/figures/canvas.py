@@ -379,9 +379,12 @@ def small_multiples(
 ) -> Iterator[tuple[str, PanelFrame, bool]]:
     """Draw one empty panel per method with its name and axes, `across` panels per row.
 
-    The canvas has the height that `height_of` returns; `head` is the space above the first row, and `high` the height of a panel,
-    in inches. The edges of a method are the values at the left, right, lower and upper edge of its panel. The names label the x
-    axis and the y axis.
+    Args:
+        canvas: The canvas, with the height that `height_of` returns.
+        methods: Method → values at the left, right, lower and upper edge of its panel.
+        head: Space above the first row, in inches.
+        high: Height of a panel, in inches.
+        names: Labels of the x axis and the y axis.
 
     Yields:
         (method, its panel, whether the panel is the first of its row).

@@ -322,9 +322,15 @@ def layer_map(
 ) -> tuple[LayerMap | None, tuple[FigurePanel, ...]]:
     """Return the map of one setting and its heat maps for papers.
 
-    If the map is larger than `room` bytes with one cell per epoch, adjacent epochs with the same colour share a cell. If the map is
-    still too large, it has only the means over seeds. The map is None if it does not fit or no run was measured by site and epoch.
-    The plug-in cards list the sites where Γ is exact by construction.
+    If the map is too large with one cell per epoch, adjacent epochs with the same colour share a cell. If the map is still too
+    large, it has only the means over seeds.
+
+    Args:
+        cards: The report's plug-in cards, which list the sites where Γ is exact by construction.
+        room: Maximum size of the map in bytes.
+
+    Returns:
+        The tuple (the map, the heat maps). The map is None if it does not fit or no run was measured by site and epoch.
     """
     frames = {panel: heat_numbers(panel, groups, cards) for panel in BY_SITE}
     frames = {panel: numbers for panel, numbers in frames.items() if numbers["value"].notna().any()}

@@ -44,12 +44,16 @@ PANEL_BYTES, GROUP_BYTES, LINE_BYTES, CELL_BYTES = 700, 110, 45, 24
 def setting_figures(
     groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any]] = NO_CARDS, room: int = PAGE
 ) -> Truncated[SettingFigures]:
-    """Return the figures of as many settings as fit on the page, in `room` bytes.
+    """Return the figures of as many settings as fit on the page.
 
-    First, every setting gets its trajectories and its accuracy figure. The first setting gets these figures even if they are too
-    large. After that, figures by site are added while there is space. If a figure does not fit, its table of numbers is removed
-    first, because audit.json contains the same numbers. A method has the same colour in all trajectories. The groups are ordered by
-    setting. The plug-in cards list the sites where Γ is exact.
+    First, every setting gets its trajectories and its accuracy figure. The first setting gets these figures even if they are
+    too large. After that, figures by site are added while there is space. If a figure does not fit, its table of numbers is
+    removed first, because audit.json contains the same numbers. A method has the same colour in all trajectories.
+
+    Args:
+        groups: The groups, ordered by setting.
+        cards: The report's plug-in cards, which list the sites where Γ is exact.
+        room: Maximum size of all figures in bytes.
     """
     shades = colours(groups)
     by_setting = groupby(groups, lambda group: group.runs[0].record.spec.setting.identity)

@@ -172,8 +172,12 @@ def columns_of(
 ) -> tuple[Column, ...]:
     """Return the columns of the table of an audit, in order.
 
-    The leading edition is the first of the editions, and the rules are its rules. The keys of the aggregates of Γ are `gammas`. If
-    another column already uses the name of a further metric, the new column gets the suffix `_2`.
+    Args:
+        editions: The editions; the leading edition is first.
+        rules: The rules of the leading edition.
+        gammas: Keys of the aggregates of Γ.
+        further_metrics: Further metrics with one number per run. If another column already uses a name, the new column gets the
+            suffix `_2`.
     """
     suffixes = [f"_{index + 1}" if name in editions[:index] else "" for index, name in enumerate(editions)]
     verdicts = [f"verdict_{name}{suffix}" for name, suffix in zip(editions, suffixes, strict=True)]

@@ -71,9 +71,12 @@ def scalar_table(runs: Sequence[RunAudit], report: AuditReport) -> Table[Row[Cel
 
 
 def gamma_table(runs: Sequence[RunAudit], exact: Sequence[int], informative: bool = True) -> Table[Row[Cell]]:
-    """Return the table of Γ of each seed at the informative sites, or at the sites that are exact.
+    """Return the table of Γ, with sites as rows and seeds as columns.
 
-    The rows are sites and the columns are seeds. Sites are exact if Γ = 1 by construction.
+    Args:
+        runs: One run per seed.
+        exact: The sites where Γ is exact by construction.
+        informative: True for the table of all other sites, False for the table of the exact sites.
     """
     columns = _seeds(runs)
     sites = [site for site in range(sites_of(runs)) if (site not in exact) == informative]

@@ -188,10 +188,13 @@ class AuditNoteContext:
 def note_context(
     run: RunAudit, sources: Sources, form: str = "", audit: str = "", is_only_seed: bool = True
 ) -> NoteContext:
-    """Return the template variables of a short version of a run's form, judged without the other seeds.
+    """Return the template variables of a short version of a run's reporting form.
 
-    The form and the audit are addresses in MLflow. `is_only_seed` states whether the report contains no other seed of this method
-    in this setting.
+    Args:
+        run: The run, which is judged without the other seeds.
+        form: Address of the complete reporting form in MLflow.
+        audit: Address of the first page of the audit in MLflow.
+        is_only_seed: Whether the report contains no other seed of this method in this setting.
     """
     record, report, card_metrics = run.record, sources.report, sources.known
     columns = audit_columns([run], table("note", headlines_of([record])), card_metrics)

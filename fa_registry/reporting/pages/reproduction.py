@@ -30,9 +30,14 @@ SITES: Mapping[str, str] = MappingProxyType(
 
 
 def table(reproduction: Reproduction | None, run_ids: Collection[str] | None = None) -> ReproductionTable | None:
-    """Return the table of published values, those that differ first, or None without a reference.toml.
+    """Return the table of published values. Values that differ are first.
 
-    If run ids are given, the table contains only values that were compared with these runs.
+    Args:
+        reproduction: The comparison with the values in the study's reference.toml.
+        run_ids: If given, the table contains only values that were compared with these runs.
+
+    Returns:
+        None if the study has no reference.toml.
     """
     if reproduction is None:
         return None

@@ -47,7 +47,12 @@ def run_jobs(jobs: Sequence[Any], task: Task, processes: int, stop: StopCheck, s
     """Call `task(job, stop, report)` for every job, in several processes if possible.
 
     If `processes` is 1, or if there is only one job, the jobs run in this process. Therefore do not use this function for jobs
-    whose code may end the process. The function `task` must be picklable.
+    whose code may end the process.
+
+    Args:
+        task: function that runs one job, picklable.
+        processes: maximum number of processes.
+        `send`: function that receives every event in this process.
     """
     if processes > 1 and len(jobs) > 1:
         supervise(jobs, task, processes, stop, send)
