@@ -113,7 +113,10 @@ def unknown_name_text(family: str, name: object, known_names: Iterable[str]) -> 
 def unknown_field_text(prefix: str, kind: str, name: str, known_names: Iterable[str]) -> str:
     """Return the line with which an InvalidFields error reports an undeclared field.
 
-    `prefix`, for example `rule[0].`, is part of the field's name. `kind` is the noun for the field.
+    Args:
+        prefix: prefix of the field's name, for example `rule[0].`.
+        kind: noun for the field in the message.
+        known_names: names of the declared fields.
     """
     return f"{prefix}{shortened(name)}: {unknown_name_text(kind, name, known_names)}"
 

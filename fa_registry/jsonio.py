@@ -63,8 +63,11 @@ class FieldProblems(ValueError):
 def encode(value: Any) -> Any:
     """Convert dataclasses, mappings and tuples to plain JSON values.
 
-    If an object has a method `__json__`, its result is converted instead of the object. An infinite value or NaN raises
-    ValueError, and a type that JSON cannot represent raises TypeError.
+    If an object has a method `__json__`, the result of this method is converted instead of the object.
+
+    Raises:
+        ValueError: a value is infinite or NaN.
+        TypeError: a value has a type that JSON cannot represent.
     """
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(
@@ -84,12 +87,19 @@ def encode(value: Any) -> Any:
 
 
 def decode(hint: Any, value: Any, subject: str = "record") -> Any:
-    """Convert plain JSON or TOML values to an object of type `hint`, for example a dataclass.
+    """Convert plain JSON or TOML values to an object of type `hint`.
 
-    Text is never converted to a number, and 1 is never converted to true. A dataclass may have a method `field_problems`, which
-    yields a tuple (name of a field, text) for each problem of an object whose fields have valid types. The name is empty for a
-    problem of the whole object. One InvalidFields, which begins with `subject`, lists every problem at any depth, each with the
-    path of its field.
+    Text is never converted to a number, and 1 is never converted to true. A dataclass may have a method `field_problems`,
+    which yields a tuple (name of a field, text) for each problem of an object whose fields have valid types. The name is
+    empty for a problem of the whole object.
+
+    Args:
+        hint: type of the object, for example a dataclass.
+        value: plain value to convert.
+        subject: name of the file or record at the start of an error message.
+
+    Raises:
+        InvalidFields: lists every problem at any depth, each with the path of its field.
     """
     result, problems = try_decode(hint, value)
     if problems:
@@ -135,10 +145,16 @@ def _first_entries(value: Any, remaining: list[int], depth: int = 0) -> Any:
 
 
 def adapter(hint: Any, **config: Any) -> Any:
-    """Return a pydantic TypeAdapter for a type, with further settings of pydantic's ConfigDict.
+    """Return a pydantic TypeAdapter for a type.
 
-    The adapter refuses undeclared fields, NaN and infinity. UsageError is raised if pydantic is not installed; a machine that
-    only trains does not need pydantic.
+    The adapter refuses undeclared fields, NaN and infinity.
+
+    Args:
+        hint: type to validate.
+        **config: further settings of pydantic's ConfigDict.
+
+    Raises:
+        UsageError: pydantic is not installed; a machine that only trains does not need pydantic.
     """
     try:
         from pydantic import ConfigDict, TypeAdapter
@@ -274,10 +290,17 @@ def describe_value(value: Any) -> str:
 
 
 def read_toml(path: Path, subject: str) -> tuple[dict[str, Any], str]:
-    """Read a TOML file, and return its table and the SHA-256 (hex) of its bytes.
+    """Read a TOML file.
 
-    Links in the path, which the user typed, are followed. InvalidFields, which begins with `subject`, is raised if the file
-    cannot be read, is not valid TOML or contains an integer outside the 64-bit range.
+    Args:
+        path: path as the user typed it; links are followed.
+        subject: name of the file in an error message.
+
+    Returns:
+        The table of the file, and the SHA-256 (hex) of the bytes of the file.
+
+    Raises:
+        InvalidFields: the file cannot be read, is not valid TOML or contains an integer outside the 64-bit range.
     """
     try:
         data = read_file(resolve_user_path(path), MOST_TOML)
@@ -309,9 +332,13 @@ def _beyond_toml(path: str, value: Any) -> Iterator[str]:
 
 
 def read_json(path: Path, limit: int = RECORD) -> Any:
-    """Read a JSON file of at most `limit` bytes that may be untrusted, with the checks of `loads`.
+    """Read a JSON file that may be untrusted, with the checks of `loads`.
 
-    UnreadableFile is raised if the file cannot be read or is not valid JSON; the reason contains the position of the error.
+    Args:
+        limit: maximum size of the file in bytes.
+
+    Raises:
+        UnreadableFile: the file cannot be read or is not valid JSON; the reason contains the position of the error.
     """
     data = read_file(path, limit)
     try:
@@ -321,10 +348,13 @@ def read_json(path: Path, limit: int = RECORD) -> Any:
 
 
 def loads(text: str) -> Any:
-    """Parse a JSON text that may be untrusted. The value can be processed recursively and written again.
+    """Parse a JSON text that may be untrusted.
 
-    ValueError is raised if the text is not valid JSON, is nested deeper than DEEPEST levels, or contains NaN, infinity, a number
-    out of range, an unpaired surrogate or a table with a repeated name.
+    The returned value can be processed recursively and written as JSON again.
+
+    Raises:
+        ValueError: the text is not valid JSON, is nested deeper than DEEPEST levels, or contains NaN, infinity, a number out
+            of range, an unpaired surrogate or a table with a repeated name.
     """
     try:
         value = json.loads(
@@ -375,10 +405,13 @@ def intern_values(value: Any) -> Any:
 
 
 def read_by(convert: Callable[[Any], Any], name: str, json_schema: Any = None) -> Any:
-    """Return the pydantic schema of a type with this name and a custom JSON conversion.
+    """Return the pydantic schema of a type with a custom JSON conversion.
 
-    For a wrong value, `convert` raises ValueError with a message for the user. `json_schema` is pydantic's schema of the JSON
-    form, if the type does not declare this schema itself.
+    Args:
+        convert: function that converts a plain JSON value to the type. If the value is wrong, the function raises ValueError
+            with a message for the user.
+        name: name of the type in the schema.
+        json_schema: pydantic's schema of the JSON form, if the type does not declare this schema itself.
     """
     from pydantic_core import core_schema
 
@@ -420,6 +453,10 @@ def _pieces(value: Any, levels: int) -> Iterator[str]:
 
 
 def file_digest(path: Path) -> str:
-    """Return the SHA-256 (hex) of a file. UnreadableFile is raised for no readable regular file."""
+    """Return the SHA-256 (hex) of the bytes of a file.
+
+    Raises:
+        UnreadableFile: the path is not a readable regular file.
+    """
     with open_file(path) as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -67,8 +67,10 @@ class OptionDeclaration:
     def value(self, typed: Any) -> Any:
         """Convert the typed value to the value that the group stores.
 
-        A list becomes a tuple. For an option with pairs, None becomes an empty mapping. UsageError is raised if the text of a
-        list has separators but no values, e.g. `","`.
+        A list becomes a tuple. For an option with pairs, None becomes an empty mapping.
+
+        Raises:
+            UsageError: the text of a list has separators but no values, e.g. `","`.
         """
         if self.is_list:
             values = as_list(typed)

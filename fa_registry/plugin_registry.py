@@ -116,7 +116,11 @@ class Catalog:
         return name in self._failed
 
     def location(self, name: str) -> Location:
-        """Return the location of a plug-in. UnknownName is raised for another name, with the nearest name."""
+        """Return the location of a plug-in.
+
+        Raises:
+            UnknownName: no plug-in has this name; the message contains the most similar name.
+        """
         locations = self._locations
         if name not in locations:
             raise UnknownName(self.singular, name, locations)
@@ -136,9 +140,12 @@ class Catalog:
     def members(self) -> dict[str, Any]:
         """Import all plug-ins and return a mapping name → plug-in, sorted by name.
 
-        A third-party plug-in that cannot be used is left out, and one warning is logged. A built-in plug-in raises RegistryError.
-        An import beyond the time limit raises ImportHangs. Such a plug-in is not left out, because a later import may succeed and
-        the set of plug-ins must not depend on chance.
+        A third-party plug-in that cannot be used is left out, and one warning is logged.
+
+        Raises:
+            RegistryError: a built-in plug-in cannot be used.
+            ImportHangs: the import of a plug-in exceeded the time limit. Such a plug-in is not left out, because a later import
+                may succeed and the set of plug-ins must not depend on chance.
         """
         plugins = {}
         for name in self.names():
@@ -165,9 +172,13 @@ class Catalog:
     def code(self, name: str, card: Any) -> dict[str, Any]:
         """Return the data that identify the code of a plug-in.
 
-        For a built-in plug-in, this is the `version` on its card. For a third-party plug-in, this is the `package`, its
-        `version`, the `digest` of its source, and `files`. If `files` is "all", the digest includes all files of the package. In
-        records of older releases, the digest includes only the Python files. PluginError is raised if the source is not found.
+        Returns:
+            For a built-in plug-in, the `version` on its card. For a third-party plug-in, the `package`, its `version`, the `digest`
+            of its source, and `files`. If `files` is "all", the digest includes all files of the package. In records of older
+            releases, the digest includes only the Python files.
+
+        Raises:
+            PluginError: the source of the plug-in is not found.
         """
         location = self.location(name)
         if location.is_builtin:

@@ -34,10 +34,13 @@ class UnreadableFile(IntegrityError):
 
 
 def read_file(path: Path, limit: int = RECORD) -> bytes:
-    """Return the bytes of a regular file of at most `limit` bytes, without ever blocking.
+    """Return the bytes of a regular file of at most `limit` bytes.
 
-    UnreadableFile is raised if the file is missing or cannot be read, is a link or no regular file, or is too large. If the file
-    is missing, the cause of the error is FileNotFoundError.
+    The function never blocks. If the path is a link, the function refuses to read the file.
+
+    Raises:
+        UnreadableFile: the file is missing or cannot be read, is no regular file, or is too large. If the file is missing,
+            the cause of the error is FileNotFoundError.
     """
     with open_file(path, limit) as stream:
         # The size that the system reports is not reliable: 0 in /proc, and files may grow.
@@ -70,10 +73,15 @@ class _ShortReads(io.BufferedReader):
 
 @contextmanager
 def open_zip(path: Path, limit: int = TENSORS) -> Iterator[zipfile.ZipFile]:
-    """Open a zip archive of at most `limit` bytes whose list of files fits in memory.
+    """Open a zip archive whose list of files fits in memory.
 
-    UnreadableFile is raised as by `read_file`. BadZipFile is raised if the file is no zip archive, or its list of files has more
-    than ONE_READ bytes.
+    Args:
+        path: path of a regular file. The path must not be a link.
+        limit: maximum size of the archive in bytes.
+
+    Raises:
+        UnreadableFile: see `read_file`.
+        zipfile.BadZipFile: the file is no zip archive, or its list of files has more than ONE_READ bytes.
     """
     with _ShortReads(io.FileIO(_opened(path, limit))) as stream, zipfile.ZipFile(stream) as archive:
         yield archive
@@ -110,7 +118,8 @@ def join_safely(folder: Path, name: str) -> Path:
 def existing_file_in(folder: Path, name: str) -> Path | None:
     """Return `folder`/`name` if this path is a regular file, or None if the path does not exist.
 
-    UnreadableFile is raised if the path exists but is no regular file, or if `join_safely` refuses it.
+    Raises:
+        UnreadableFile: the path exists but is no regular file, or `join_safely` refuses it.
     """
     path = join_safely(folder, name)
     return check_file(path) if os.path.lexists(path) else None
@@ -124,7 +133,10 @@ def folder_size(folder: Path) -> int:
 def copy_into(folder: Path, source: Path) -> None:
     """Copy every file below `source` to the same relative path below `folder`.
 
-    Existing files are replaced. Nothing is written through a link; a folder that is a link raises UnreadableFile.
+    Existing files are replaced. Nothing is written through a link.
+
+    Raises:
+        UnreadableFile: a folder in a target path is a link.
     """
     for path in sorted(source.rglob("*")):
         if path.is_dir():

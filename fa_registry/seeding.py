@@ -28,9 +28,15 @@ def derive(seed: int, stream: str) -> int:
 
 
 def generator(seed: int, stream: str, device: str | torch.device = "cpu") -> torch.Generator:
-    """Return a new random generator for a stream of STREAMS; another name raises ValueError.
+    """Return a new random generator for a named stream.
 
     The weights and the feedback are drawn with a generator on the CPU, so their values are equal on all devices.
+
+    Args:
+        stream: one of STREAMS.
+
+    Raises:
+        ValueError: the stream is not in STREAMS.
     """
     if stream not in STREAMS:
         raise ValueError(f"unknown stream {stream!r}; known: {', '.join(STREAMS)}")

@@ -46,7 +46,10 @@ Directions = Callable[[Sequence[Tensor]], Sequence[Tensor]]  # states → one ve
 class BatchPass:
     """Result of one forward and backward pass; all tensors are detached.
 
-    The logits are (N, C). The states h_0..h_L, each (N, …), contain all tokens or pixels, and the gradients have their shapes.
+    Attributes:
+        logits: (N, C).
+        hidden: the states h_0..h_L, each (N, …), with all tokens or pixels.
+        gradients: the gradients of the states, in the shapes of the states.
     """
 
     logits: Tensor
@@ -198,8 +201,13 @@ def estimated_look(
 ) -> ForwardBackward:
     """Run the network forward, and estimate the gradients by finite differences of the loss.
 
-    The arguments are those of `run_forward_backward`; the network is an adapted model, which accepts `shifts`. `reason` is why
-    the gradients were not computed by tracing the forward pass.
+    All arguments except `reason` are those of `run_forward_backward`.
+
+    Args:
+        network: an adapted model, which accepts `shifts`.
+        images: (N, …), floating or integer (token ids).
+        labels: class numbers (N,) or target values (N, C).
+        reason: the reason why the gradients were not computed by tracing the forward pass.
 
     Raises:
         UsageError: the forward pass does not compute in float64, a second pass gives different losses, or the loss of a sample

@@ -101,10 +101,18 @@ def traced_pass(
     precision: torch.dtype,
     task: Task,
 ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-    """Trace the forward pass, and return logits, states and the gradients of the states.
+    """Trace the forward pass and compute the gradients of the states.
 
-    The network is in eval mode and accepts `return_hidden` and `shifts`, such as an AdaptedNetwork. The states h_0..h_L give only
-    shapes and dtypes. `precision` is the dtype of weights and input.
+    Args:
+        network: a network in eval mode that accepts `return_hidden` and `shifts`, such as an AdaptedNetwork.
+        images: (N, …).
+        labels: class numbers (N,) or target values (N, C).
+        states: h_0..h_L of this batch. Only the shapes and dtypes are used.
+        precision: dtype of weights and input.
+        task: the task that defines the loss, or None for the built-in task of the labels' dtype.
+
+    Returns:
+        Logits, states and the gradients of the states.
 
     Raises:
         TraceError: the forward pass cannot be traced or differentiated, for example because its control flow depends on values.

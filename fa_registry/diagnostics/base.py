@@ -282,10 +282,15 @@ def sample_products(left: Tensor, right: Tensor) -> Tensor:
 def cosine_table(
     left: Sequence[Tensor], right: Sequence[Tensor], left_norms: SiteBySample, right_norms: SiteBySample
 ) -> SiteBySample:
-    """Compute the cosines (sites, N) of pairs of rows, one tensor (N, D_l) per site on each side.
+    """Compute the cosines of pairs of rows whose norms are known, (sites, N).
 
-    The norms of the rows are given, (sites, N) on each side. The result is bitwise equal to that of `sample_cosines`. The
-    function is faster, because it does not compute the norms.
+    The result is bitwise equal to that of `sample_cosines`. The function is faster, because it does not compute the norms.
+
+    Args:
+        left: one tensor (N, D_l) per site.
+        right: one tensor (N, D_l) per site.
+        left_norms: norms of the rows of `left`, (sites, N).
+        right_norms: norms of the rows of `right`, (sites, N).
     """
     products = table(sample_products(*pair) for pair in zip(left, right, strict=True))
     with np.errstate(all="ignore"):  # 0 / 0 is nan, as it is in torch

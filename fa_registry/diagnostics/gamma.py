@@ -34,7 +34,10 @@ def gamma_refusals(observation: Observation) -> list[str]:
 def refusal(observation: Observation, reference: int, cosines: np.ndarray) -> str:
     """Return why the mean of these cosines is not a valid Γ, or an empty string if it is valid.
 
-    `cosines` (N,) compare the samples with the gradient at site `reference`, whose fidelity the observation contains.
+    Args:
+        observation: the Observation, from which the reference gradient and its fidelity are read.
+        reference: site of the reference gradient.
+        cosines: cosines of the samples with the reference gradient, (N,).
     """
     norms = observation.gradient_norms[reference]
     if (norms == 0).all():

@@ -194,11 +194,17 @@ def _site(bench: ProbeContext, norm: float, predicted: Tensor, changes: Tensor) 
 def correlations(
     predicted: Tensor, changes: Tensor, losses: Tensor, refusal: str = ""
 ) -> tuple[Reading, Reading, Reading]:
-    """Correlate the predicted ⟨c, v⟩ with the actual changes of each sample's loss, both (N, V).
+    """Correlate the predicted with the actual changes of the loss.
 
-    The changes are relative to the loss of the same sample, in `losses` (N,). If they were relative to the mean loss, the pooled
-    correlation would measure how samples differ (tests/diagnostics/test_rho.py). All three readings are N/A with the same reason
-    if `refusal` is given, such as a step of zero, or if no sample has a correlation (for example, if the credit is zero).
+    All three readings are N/A with the same reason if `refusal` is given, or if no sample has a correlation (for example, if the
+    credit is zero).
+
+    Args:
+        predicted: predictions ⟨c, v⟩, (N, V).
+        changes: changes of each sample's loss, (N, V), relative to the loss of the same sample. If the changes were relative to
+            the mean loss, the pooled correlation would measure how samples differ (tests/diagnostics/test_rho.py).
+        losses: losses without perturbation, (N,).
+        refusal: a known reason why there is no correlation, such as a step of zero. It is empty if no reason is known.
 
     Returns:
         Three readings: the correlation pooled over samples and directions, the mean of the samples' correlations, and the number

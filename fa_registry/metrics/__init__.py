@@ -58,10 +58,18 @@ LAST_SITE = "_L"
 
 
 def metrics_of_cards(cards: Mapping[str, Mapping[str, Any]]) -> dict[str, Metric]:
-    """Return name → metric of the diagnostics' cards in a report: `kind/name` of a plug-in → card as JSON.
+    """Return the metrics that the diagnostics' cards in a report declare.
 
-    Fields and number formats that only a later release defines are ignored. The mapping is empty if an older release wrote the
-    report. InvalidFields is raised if an entry of a card is not a metric.
+    Fields and number formats that only a later release defines are ignored.
+
+    Args:
+        cards: mapping from `kind/name` of a plug-in to its card as JSON.
+
+    Returns:
+        A mapping from name to metric. The mapping is empty if an older release wrote the report.
+
+    Raises:
+        InvalidFields: an entry of a card is not a metric.
     """
     entries = (
         entry for key, card in cards.items() if key.startswith(DIAGNOSTICS) for entry in card.get("described", ())

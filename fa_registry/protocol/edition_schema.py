@@ -154,11 +154,17 @@ class EditionFile:
 
 
 def checked_edition(raw: Mapping[str, Any], subject: str, variant: str | None, digest: str = "") -> EditionFile:
-    """Check the TOML table of an edition, apply the changes of a variant, and return its content.
+    """Check the TOML table of an edition and return its content.
 
-    `subject` is the file's name in error messages. Only the file of a built-in edition, identified by its SHA-256 `digest`, may
-    use the name of that edition. One InvalidFields lists every problem of the file. UnknownName is raised if the file has no such
-    variant.
+    Args:
+        raw: the TOML table.
+        subject: name of the file in error messages.
+        variant: name of the variant whose changes are applied, or None.
+        digest: SHA-256 of the file. Only the file of a built-in edition may use the name of that edition.
+
+    Raises:
+        InvalidFields: lists every problem of the file.
+        UnknownName: the file has no variant with this name.
     """
     table, problems = dict(raw), []
     variants = table.pop("variant", {})
@@ -180,14 +186,16 @@ def checked_edition(raw: Mapping[str, Any], subject: str, variant: str | None, d
 def checked_overrides(
     overrides: Mapping[str, Any], metrics_of_rule: Mapping[str, Iterable[str]], edition: str
 ) -> dict[tuple[str, str], float]:
-    """Check changed thresholds and return them as (rule, metric) → value.
-
-    The metric is an empty string for the limit of the leading condition.
+    """Check changed thresholds and return them by rule and metric.
 
     Args:
         overrides: mapping from the name of a limit to its new value. `D1` and `D1.threshold` name the limit of rule D1's leading
             condition. `D2.gain` names the limit of rule D2's condition on the metric gain.
         metrics_of_rule: mapping from a rule to the metrics of its conditions, starting with the leading condition.
+        edition: name of the edition in error messages.
+
+    Returns:
+        A mapping (rule, metric) → new value. The metric is an empty string for the limit of the leading condition.
 
     Raises:
         InvalidFields: lists every override that matches no limit or is not a finite number.

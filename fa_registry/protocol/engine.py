@@ -45,13 +45,16 @@ def judge_all(
     waivers: Sequence[Waiver] = (),
     interim_analyses: Mapping[str, int] = MappingProxyType({}),
 ) -> tuple[RunAudit, ...]:
-    """Judge every run with its frozen control and its group of seeds, in the order of the records.
+    """Judge every run with its frozen control and the other seeds of its group.
 
     Args:
         records: runs, oldest first. If a seed was trained several times, the newest complete run counts.
         waivers: a waiver that has not expired turns a failed or warned finding into a waived finding.
         interim_analyses: mapping from `grouping.seeds_key` of a group to the number of the current interim analysis, where 1 is
             the first audit of the group's seeds. Default: 1 for every group.
+
+    Returns:
+        One RunAudit per run, in the order of the records.
     """
     return tuple(_audit(case, group, edition, waivers) for case, group in _grouped(records, interim_analyses))
 
@@ -62,10 +65,15 @@ def second_opinions(
     waivers: Sequence[Waiver] = (),
     interim_analyses: Mapping[str, int] = MappingProxyType({}),
 ) -> tuple[SecondOpinion, ...]:
-    """Judge every run by several editions in addition to the leading edition; see `judge_all`.
+    """Judge every run by several editions in addition to the leading edition.
 
-    A waiver applies to every edition that contains its rule. The result is one SecondOpinion per additional edition, with one
-    judgement per run in the order of the records.
+    Args:
+        records: see `judge_all`.
+        waivers: see `judge_all`. A waiver applies to every edition that contains its rule.
+        interim_analyses: see `judge_all`.
+
+    Returns:
+        One SecondOpinion per additional edition, with one judgement per run in the order of the records.
     """
     cases = _grouped(records, interim_analyses)
     opinions = []

@@ -66,11 +66,17 @@ class Edition:
 
 
 def load_edition(name: str, overrides: Mapping[str, float] | None = None) -> Edition:
-    """Load a built-in edition by name, or a user-supplied .toml by path, optionally with `:variant`.
+    """Load a built-in edition by name, or a user-supplied edition by path.
 
-    The `overrides` replace thresholds of the file; the returned edition lists them. The key `D1` or `D1.threshold` sets the
-    threshold of the rule D1. The key `D2.gain` sets the threshold of D2's condition on the metric gain. UnknownName is raised if
-    there is no such edition or variant, and one InvalidFields lists every wrong field.
+    Args:
+        name: name of a built-in edition or path of a .toml file, optionally followed by `:variant`.
+        overrides: thresholds that replace those of the file; the returned edition lists these thresholds. The key `D1` or
+            `D1.threshold` sets the threshold of the rule D1. The key `D2.gain` sets the threshold of D2's condition on the metric
+            gain.
+
+    Raises:
+        UnknownName: there is no such edition or variant.
+        InvalidFields: lists every wrong field.
     """
     path, variant = _located(name)
     raw, digest = read_toml(path, f"edition {name}")
@@ -88,10 +94,17 @@ def shipped_editions() -> tuple[Edition, ...]:
 
 
 def parse_edition(raw: Mapping[str, Any], digest: str, subject: str, variant: str | None = None) -> Edition:
-    """Convert the TOML table of a whole file to an Edition, or to its `variant`.
+    """Convert the TOML table of an edition to an Edition, optionally as a variant.
 
-    The SHA-256 of the file determines whether the edition is built in. `subject` is the file's name in error messages.
-    InvalidFields lists every wrong field. UnknownName is raised if the file has no variant with this name.
+    Args:
+        raw: the TOML table of the whole file.
+        digest: SHA-256 of the file, which determines whether the edition is built in.
+        subject: name of the file in error messages.
+        variant: name of the variant, or None for the edition itself.
+
+    Raises:
+        InvalidFields: lists every wrong field.
+        UnknownName: the file has no variant with this name.
     """
     file = checked_edition(raw, subject, variant, digest)
     is_shipped = digest in digests().values()
@@ -109,10 +122,16 @@ def parse_edition(raw: Mapping[str, Any], digest: str, subject: str, variant: st
 
 
 def overridden(edition: Edition, overrides: Mapping[str, float]) -> Edition:
-    """Return a copy of the edition with other thresholds, which the field `overrides` lists.
+    """Return a copy of the edition with other thresholds.
 
-    The mapping is that of `load_edition`. Each threshold is in the unit of its condition: percentage points for a margin, a
-    fraction for an accuracy. One InvalidFields lists every override that matches no rule.
+    The field `overrides` of the copy lists these thresholds.
+
+    Args:
+        overrides: rule or condition → threshold, see `load_edition`. Each threshold is in the unit of its condition: percentage
+            points for a margin, a fraction for an accuracy.
+
+    Raises:
+        InvalidFields: lists every override that matches no rule.
     """
     metrics_of_rule = {rule.code: [condition.quantity for condition in rule.conditions] for rule in edition.rules}
     changes = checked_overrides(overrides, metrics_of_rule, edition.name)

@@ -65,11 +65,14 @@ class WaiverFile:
 
 
 def load_waivers(path: Path | str, today: datetime.date) -> tuple[Waiver, ...]:
-    """Read the waivers of a TOML file. InvalidFields lists every wrong field of every waiver.
+    """Read the waivers of a TOML file.
 
     Each `[[waiver]]` has the fields `rule`, `reason`, `author`, `date` and `expiry`, and one of the fields `run` and `method`.
     The dates are in ISO 8601, and `expiry` is the last valid day. A waiver whose expiry is before `today` is returned as expired;
     it has no effect but is shown.
+
+    Raises:
+        InvalidFields: lists every wrong field of every waiver.
     """
     raw, _ = jsonio.read_toml(Path(path), f"waivers {path}")
     tables = jsonio.decode(WaiverFile, raw, f"waivers {path}").waiver

@@ -92,9 +92,12 @@ FEEDBACK: Mapping[str, Is] = {"sha256": is_text, "tensors": is_table_of(is_list_
 
 
 def check(name: str, fields: Mapping[str, Is], stored: Any) -> None:
-    """Raise ValueError if the table `stored` with this name is no table or a field has a wrong type.
+    """Raise ValueError if `stored` is not a table or a field has a wrong type.
 
-    `fields` is a mapping: field name → check of its value. A missing field is valid.
+    Args:
+        name: name of the table in the message.
+        fields: field name → check of its value. A missing field is valid.
+        stored: value to check.
     """
     if not is_table(stored):
         raise ValueError(f"{name}: expected a table, found {jsonio.describe_value(stored)}")

@@ -51,10 +51,14 @@ def task_of(targets: Tensor, name: str = "") -> Task:
 
 
 def reported_metrics(task: Task, function: str, *arguments: Any) -> dict[str, Reading]:
-    """Call the function `evaluate` or `train_metrics` of a task and return the metrics that it computes.
+    """Call a function of a task and return the metrics that it computes.
 
-    PluginError is raised if a third-party task raises an exception or returns a value that is not a metric, or if `evaluate` does
-    not return the main metric of the card.
+    Args:
+        function: `evaluate` or `train_metrics`.
+
+    Raises:
+        PluginError: if a third-party task raises an exception or returns a value that is not a metric, or if `evaluate` does
+            not return the main metric of the card.
     """
     subject = f"task {task.card.name!r}: {function}"
     try:
@@ -114,8 +118,11 @@ def target_rows(outputs: Tensor, labels: Tensor) -> Tensor:
 
 
 def output_error(outputs: Tensor, labels: Tensor, targets: Tensor | None = None) -> Tensor:
-    """Return e = ∂ℓ_i/∂z_i, (N, C), for outputs z (N, C). The labels determine the built-in task.
+    """Return e = ∂ℓ_i/∂z_i, (N, C). The type of the labels determines the built-in task.
 
-    The labels are class numbers (N,) or values (N, C); `targets` are the result of target_rows, if the caller has computed it.
+    Args:
+        outputs: z (N, C).
+        labels: class numbers (N,) or values (N, C).
+        targets: the result of target_rows, if the caller has computed it.
     """
     return task_of(labels).output_error(outputs, labels, targets)

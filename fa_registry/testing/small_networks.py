@@ -40,9 +40,12 @@ Gradients = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class NetworkCase:
-    """A method, its feedback state, one network and one batch, all in float64.
+    """A method with one network and one batch, all in float64.
 
-    The batch is images (samples, *IMAGE_SHAPE) with classes (samples,), or tokens and next tokens (samples, *SEQUENCE_SHAPE).
+    Attributes:
+        feedback: Feedback state of the method.
+        images: Inputs (samples, *IMAGE_SHAPE), or tokens (samples, *SEQUENCE_SHAPE).
+        labels: Classes (samples,), or the next tokens (samples, *SEQUENCE_SHAPE).
     """
 
     method: Method
@@ -61,9 +64,12 @@ class NetworkCase:
         return [self.method.card.is_exact(site, self.blocks) for site in range(self.blocks + 1)]
 
     def inputs(self, start: int = 0, count: int | None = None, measuring: bool = True) -> CreditInputs:
-        """Return the inputs of the method's `credits` for `count` samples or all from `start`, in eval mode.
+        """Return the inputs of the method's `credits`, computed in eval mode.
 
-        If `measuring` is true, the inputs contain the exact gradients.
+        Args:
+            start: First sample.
+            count: Number of samples, or None for all samples from `start`.
+            measuring: Whether the inputs contain the exact gradients.
         """
         images, labels = self.images[start:][:count], self.labels[start:][:count]
         with eval_mode(self.network):
@@ -145,9 +151,12 @@ def cross_entropies(logits: Tensor, labels: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Setting:
-    """A method, an architecture with options, and a seed of weights, feedback and batch.
+    """A method, an architecture with options, and a seed. Every case of a setting is equal.
 
-    Every case of a setting is equal. `method_options` are those that differ from the defaults in the method's card.
+    Args:
+        options: Options of the architecture.
+        seed: Seed of weights, feedback and batch.
+        method_options: Options of the method that differ from the defaults in its card.
     """
 
     method: Method

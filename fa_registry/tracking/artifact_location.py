@@ -146,10 +146,12 @@ def _check_own(folder: Path, run_id: str) -> None:
 
 @dataclass(frozen=True)
 class ArtifactLocations:
-    """Folders in which the files of a database's runs are stored; `count` runs have recorded files.
+    """Folders in which the files of a database's runs are stored.
 
-    `moved` maps an address prefix in the database to the current prefix of the same files. `lacking` maps the id of a run without
-    artifact folder to a text that names the expected folder.
+    Attributes:
+        moved: mapping from an address prefix in the database to the current address prefix of the same files.
+        lacking: mapping run id → text that names the expected folder, for runs whose artifact folder is missing.
+        count: number of runs with recorded files.
     """
 
     moved: Mapping[str, str]
@@ -192,9 +194,17 @@ def _moved(uri: str, database: Path) -> tuple[str, str] | None:
 def rewrite_addresses(database: Path, prefixes: Mapping[str, str]) -> Path:
     """Replace address prefixes in the database of a moved store in a single transaction.
 
-    MLflow's client cannot change an address, and MLflow's pages read only the recorded address. `prefixes` is a mapping from a
-    recorded address prefix to the current one. The result is the path of the backup that was made before the change. StoreError
-    is raised if the database cannot be written.
+    MLflow's client cannot change an address, and MLflow's pages read only the recorded address.
+
+    Args:
+        database: sqlite file of the store.
+        prefixes: mapping from a recorded address prefix to the current one.
+
+    Returns:
+        The path of the backup that was made before the change.
+
+    Raises:
+        StoreError: the database cannot be written.
     """
     check_writable(f"sqlite:///{database}")
     backup = database.with_name(f"{database.name}.before-{datetime.datetime.now():%Y%m%dT%H%M%S}")

@@ -48,9 +48,12 @@ class RetentionOptions:
 
 @dataclass(frozen=True)
 class Point:
-    """One metric value, with the metric's key in the store, at one step, which is an epoch.
+    """One metric value at one step.
 
-    The time of the measurement is in ms since 1970; 0 means the time of logging.
+    Attributes:
+        key: metric key in the store.
+        step: epoch.
+        time: time of the measurement in ms since 1970; 0 means the time of logging.
     """
 
     key: str
@@ -61,9 +64,13 @@ class Point:
 
 @dataclass(frozen=True)
 class DatasetReference:
-    """Data set that a run used: SHA-256 of the data, their source, and their use, such as training.
+    """Data set that a run used.
 
-    `profile` contains further facts for the store's web page, such as sizes.
+    Attributes:
+        digest: SHA-256 of the data.
+        source: where the data come from.
+        context: use of the data, such as training.
+        profile: further facts for the store's web page, such as sizes.
     """
 
     name: str
@@ -75,10 +82,14 @@ class DatasetReference:
 
 @dataclass(frozen=True)
 class StoredRun:
-    """Run as the store records it. A deleted run can still be restored.
+    """Run as the store records it.
 
-    The state is RUNNING, FINISHED, FAILED or KILLED. `started` is in ms since 1970. `metrics` contains the values at the last
-    step, and `params` values as text.
+    Attributes:
+        state: RUNNING, FINISHED, FAILED or KILLED.
+        started: start time in ms since 1970.
+        metrics: mapping from metric key to the value at the last step.
+        params: mapping from parameter name to value as text.
+        deleted: whether the run was deleted but can still be restored.
     """
 
     run_id: str

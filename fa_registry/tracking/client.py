@@ -50,9 +50,14 @@ class Client:
     """Wrapper of MLflow's client, with the same methods.
 
     Each method waits while another process locks an sqlite database. A method raises StoreRefusal if the store reports an error.
-    A missing store is created if `make` is true. `waits` decides whether the constructor waits for an unreachable server. Later
-    calls always wait, unless the client is a copy from `at_once`. MLflow opens the store with `address`, which differs from `uri`
-    if the store is read-only.
+
+    Args:
+        make: whether to create a missing store.
+        waits: whether the constructor waits for an unreachable server. Later calls always wait, unless the client is a copy
+            from `at_once`.
+
+    Attributes:
+        address: address with which MLflow opens the store. This address differs from `uri` if the store is read-only.
     """
 
     def __init__(self, uri: str, make: bool, waits: bool = False):

@@ -74,7 +74,7 @@ def acquire(
     monitor: HeartbeatMonitor | None = None,
     params: Mapping[str, str] = MappingProxyType({}),
 ) -> StoredRun | None:
-    """Try to acquire the lease for a run. Return None on success, otherwise the run that has priority.
+    """Try to acquire the lease for a run.
 
     Args:
         run_id: id of a run that was created with `initial_tags` and without parameters.
@@ -82,6 +82,9 @@ def acquire(
         finished: function that returns another attempt that makes this run unnecessary, or None if there is no such attempt.
         monitor: observed heartbeats.
         params: parameters of the run, logged together with the lease state.
+
+    Returns:
+        None if the lease was acquired, otherwise the run that has priority.
     """
     monitor = monitor or HeartbeatMonitor()
     first_others = _others(run_id, attempts())

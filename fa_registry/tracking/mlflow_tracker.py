@@ -372,8 +372,10 @@ class MlflowTracker(Tracker):
         """Return a local copy of an artifact as Tracker.artifact does.
 
         If the artifact is already on this machine, return its path without a copy. A copy is removed when the process ends.
-        UnreadableFile is raised if the artifact is not a regular file in the run's artifact folder, and StoreError if the store
-        does not respond.
+
+        Raises:
+            StoreError: the store does not respond.
+            UnreadableFile: the artifact is not a regular file in the run's artifact folder.
         """
         local = self._local_root(run_id)
         # A file on this machine needs no copy. MLflow would use the recorded address, which may be another store's folder.

@@ -51,9 +51,12 @@ CHART_HEIGHT, CHARTS_A_ROW = 200, 3
 
 @dataclass(frozen=True)
 class View:
-    """Shared view of an experiment, with charts or a table.
+    """Shared view of an experiment.
 
-    `key` is its name in the page address, and `state` its content in the format of MLflow's pages.
+    Attributes:
+        key: name of the view in the page address.
+        state: content of the view, in the format of MLflow's pages.
+        charts: whether the view shows charts; a view without charts shows a table.
     """
 
     key: str
@@ -117,11 +120,14 @@ def is_ours(text: str) -> bool:
 
 
 def views_of(study: str, runs: Sequence[StoredRun], first_run_ids: Collection[str] = ()) -> tuple[View, ...]:
-    """Return the views of a study's runs: charts, then a table. An empty `study` means all runs.
+    """Return the views of a study's runs: charts, then a table.
 
-    If the study has several settings, charts and table of each setting come before the views of all runs. Charts show only
-    metrics that at least one of these runs has. `first_run_ids` are the ids of the runs that were just trained or audited. Their
-    settings come before the other settings.
+    If the study has several settings, charts and table of each setting come before the views of all runs.
+
+    Args:
+        study: name of the study; empty means all runs.
+        runs: runs of the study. Charts show only metrics that at least one of these runs has.
+        first_run_ids: ids of the runs that were just trained or audited. Their settings come before the other settings.
     """
     by_setting, all_runs = {}, _Contents()
     for run in sorted(runs, key=lambda run: (bool(first_run_ids) and run.run_id not in first_run_ids, run.started)):

@@ -107,9 +107,12 @@ def check_version(tracker: Tracker, version: RegisteredVersion, card: ModelCard)
 
 @dataclass(frozen=True)
 class RegisteredVersion:
-    """Version of a registered model, with the aliases that refer to it.
+    """Version of a registered model.
 
-    `version` is its number, and `source` the address of the folder with the files.
+    Attributes:
+        version: number of the version.
+        source: address of the folder with the files.
+        aliases: aliases that refer to this version.
     """
 
     name: str
@@ -179,7 +182,9 @@ class ModelRegistry:
     def find(self, reference: str) -> RegisteredVersion:
         """Return the version that `models:/NAME@alias` or `models:/NAME/3` refers to.
 
-        UsageError is raised for another format, and UnknownName if the model, the alias or the version does not exist.
+        Raises:
+            UsageError: the reference has neither of these two formats.
+            UnknownName: the model, the alias or the version does not exist.
         """
         match = REFERENCE.fullmatch(reference)
         if match is None:

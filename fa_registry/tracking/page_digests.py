@@ -32,10 +32,17 @@ def seal_pages(digests: Mapping[str, str]) -> dict[str, str]:
 
 
 def check_audit_pages(tracker: Tracker, audit: StoredRun, names: Sequence[str] = ()) -> dict[str, int]:
-    """Compare the pages `names` of an audit's own run, or all pages, with their recorded digests.
+    """Compare an audit's pages with their recorded digests.
 
-    The result is a mapping from page name to size in bytes. The mapping is empty if an older release wrote the audit. If a page
-    is missing or was changed, one IntegrityError lists all such pages.
+    Args:
+        audit: the audit's own run.
+        names: pages to check; empty means all pages.
+
+    Returns:
+        Mapping from page name to size in bytes. The mapping is empty if an older release wrote the audit.
+
+    Raises:
+        IntegrityError: a page is missing or was changed. The message lists all such pages.
     """
     seal = audit.tags.get(schema.TAG_PAGES)
     if not seal:

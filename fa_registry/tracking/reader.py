@@ -29,9 +29,11 @@ _parsed = functools.lru_cache(maxsize=64)(json.loads)
 def read_record(tracker: Tracker, run: StoredRun) -> RunRecord:
     """Read the recorded files of a run that has ended and return its RunRecord.
 
-    Status, setting and all other facts come from the recorded files and not from the store's tables. The record's field
-    `integrity` contains the results of the checks; see protocol.integrity.with_checks. IntegrityError is raised if a file is
-    missing or was changed.
+    Status, setting and all other facts come from the recorded files and not from the store's tables. The record's field `integrity`
+    contains the results of the checks; see protocol.integrity.with_checks.
+
+    Raises:
+        IntegrityError: a file is missing or was changed.
     """
     files = {name: tracker.artifact(run.run_id, name) for name in NEEDED}
     missing = [name for name, path in files.items() if path is None]
@@ -108,8 +110,11 @@ def read_sealed(files: Mapping[str, Path]) -> SealedRun:
 def check_seal(tracker: Tracker, run: StoredRun, digests: Mapping[str, str]) -> dict[str, int]:
     """Compare provenance.json and the digests of the artifacts with the run's tag `fa.artifacts`.
 
-    The result is a mapping from the name provenance.json to its size in bytes. IntegrityError is raised if the file is missing,
-    or the tag contains another digest.
+    Returns:
+        Mapping from the name provenance.json to its size in bytes.
+
+    Raises:
+        IntegrityError: the file is missing, or the tag contains another digest.
     """
     path = tracker.artifact(run.run_id, schema.PROVENANCE)
     if path is None:
@@ -124,10 +129,17 @@ def check_seal(tracker: Tracker, run: StoredRun, digests: Mapping[str, str]) -> 
 def check_files(
     tracker: Tracker, run_id: str, digests: Mapping[str, str], may_be_lost: Sequence[str] = ()
 ) -> dict[str, int]:
-    """Compare files of a run with their recorded SHA-256. Files in `may_be_lost` may be missing.
+    """Compare files of a run with their recorded digests.
 
-    The result is a mapping from the name of each existing file to its size in bytes. If a file is missing or was changed, one
-    IntegrityError lists all such files.
+    Args:
+        digests: mapping from file name to recorded SHA-256.
+        may_be_lost: names of the files that may be missing.
+
+    Returns:
+        Mapping from the name of each existing file to its size in bytes.
+
+    Raises:
+        IntegrityError: a file is missing or was changed. The message lists all such files.
     """
     sizes, problems = {}, []
     for name, recorded in digests.items():
@@ -151,9 +163,10 @@ def read_spec(path: Path) -> RunSpec:
 
 
 def read_provenance(path: Path) -> Mapping[str, Any]:
-    """Read a provenance.json without checking its digest.
+    """Read a provenance.json. Do not check its digest.
 
-    UnreadableFile is raised if the file has fields of a wrong type or lacks the field `digests`.
+    Raises:
+        UnreadableFile: the file has fields of a wrong type or lacks the field `digests`.
     """
     return _checked(path, "provenance", manifest_checks.PROVENANCE, needed="digests")
 
@@ -204,8 +217,10 @@ def runs_by_tag(
 def expand_run_id(tracker: Tracker, start: str) -> str:
     """Return the full id of the run whose id begins with `start`.
 
-    If no run has such an id, the ids that imported runs had in their bundle are searched. UsageError is raised if `start` is
-    empty, or if no run or several runs have an id that begins with `start`.
+    If no run has such an id, the ids that imported runs had in their bundle are searched.
+
+    Raises:
+        UsageError: `start` is empty, or no run or several runs have an id that begins with `start`.
     """
     listing = f"`{command_on('list runs', tracker.uri)}` lists all runs"
     if not start.strip():  # would select the only run of a store, for example if a shell variable is not set

@@ -24,10 +24,16 @@ LOOK_SECONDS = 1.0  # time for another process to finish writing; the code that 
 
 
 def resolve_uri(uri: str = "") -> str:
-    """Return the URI of the store: `uri`, else MLFLOW_TRACKING_URI, else mlflow.db in the current folder.
+    """Return the URI of the store to use.
 
-    The path of an sqlite store becomes absolute, because the process may change its working directory later. StoreError is raised
-    for MLflow's file store, which is not supported.
+    The path of an sqlite store becomes absolute, because the process may change its working directory later.
+
+    Args:
+        uri: URI of the store. If `uri` is empty, use the environment variable MLFLOW_TRACKING_URI; if the variable is also empty,
+            use mlflow.db in the current folder.
+
+    Raises:
+        StoreError: the URI is that of MLflow's file store, which is not supported.
     """
     resolved_uri = uri or os.environ.get("MLFLOW_TRACKING_URI", "") or DEFAULT
     if resolved_uri.startswith("file:") or "://" not in resolved_uri:
@@ -60,11 +66,14 @@ def _reading(path: Path) -> str:
 
 
 def check_store(uri: str, known_revisions: set[str], make: bool = True) -> str:
-    """Check a store before it is opened, and return the address with which to open it.
+    """Check a store before it is opened.
 
-    This address differs from `uri` if the store is read-only. `known_revisions` are the schema revisions that the installed
-    MLflow can read. If `make` is true, the caller writes to the store and creates a missing store. An existing store must then be
-    writable.
+    Args:
+        known_revisions: schema revisions that the installed MLflow can read.
+        make: True if the caller writes to the store and creates a missing store. An existing store must then be writable.
+
+    Returns:
+        The address with which to open the store. This address differs from `uri` if the store is read-only.
 
     Raises:
         StoreError: the store is missing or not writable (see `make`), or another program or a newer MLflow created it.
@@ -126,8 +135,12 @@ def _obstacle(path: Path) -> str:
 def revision(path: Path) -> str | None:
     """Return the schema revision of an sqlite database.
 
-    The revision is empty if the database has tables but no revision, and None if the database has no tables or does not exist.
-    StoreError is raised if the database is not an MLflow store.
+    Returns:
+        The revision; an empty string if the database has tables but no revision; None if the database has no tables or does not
+        exist.
+
+    Raises:
+        StoreError: the database is not an MLflow store.
     """
     if not path.exists():
         return None
@@ -157,9 +170,12 @@ def _tables(connection: sqlite3.Connection) -> set[str]:
 
 @contextlib.contextmanager
 def probe_sqlite(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open an sqlite connection for reading. StoreError is raised if the database cannot be read.
+    """Open an sqlite connection for reading.
 
     If the last write to the database was interrupted, sqlite first rolls it back. This needs write access.
+
+    Raises:
+        StoreError: the database cannot be read.
     """
     _check_journal(path)
     mode = "ro" if _obstacle(path) else "rw"

@@ -172,9 +172,14 @@ class RunWriter:
             save_tensors(self._folder / name, tensors)
 
     def on_epoch(self, row: EpochRow, trainer: Trainer | None = None) -> None:
-        """Write the metrics of an epoch, and a checkpoint if one is due. Training states need the trainer.
+        """Write the metrics of an epoch, and a checkpoint if one is due.
 
-        LeaseLost is raised if another worker has taken over the specification.
+        Args:
+            row: epoch and its measurements.
+            trainer: the trainer, needed to keep training states.
+
+        Raises:
+            LeaseLost: another worker has taken over the specification.
         """
         self.write_series(row)
         if self.claim:

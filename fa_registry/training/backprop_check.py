@@ -40,9 +40,13 @@ Cosines = Mapping[int, float]  # by site
 def backprop_check(setup: RunSetup, no_feedback: str = "") -> Check | None:
     """Compare the method's credits and updates with those of backpropagation.
 
-    The setup has the run's final weights and feedback state. `no_feedback` is the reason why the feedback state is missing, or an
-    empty string. The result is None for a control and for a method whose credit is exact at all sites. The outcome is "not
-    possible" if the method cannot be distinguished from backpropagation or if the feedback state is missing.
+    Args:
+        setup: the setup of the run, with the run's final weights and feedback state.
+        no_feedback: the reason why the feedback state is missing, or an empty string.
+
+    Returns:
+        The result. It is None for a control and for a method whose credit is exact at all sites. The outcome is "not possible" if
+        the method cannot be distinguished from backpropagation or if the feedback state is missing.
     """
     card = setup.method.card
     if setup.spec.control != "none" or card.exact_sites == "all":

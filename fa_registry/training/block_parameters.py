@@ -35,12 +35,20 @@ class BlockParameters(NamedTuple):
 def parameters_between(call: Callable[[], Any], model: nn.Module, first: str, last: str) -> BlockParameters:
     """Find the parameters that a forward pass reads between two modules.
 
-    The interval begins when the pass enters `first` and ends when the pass leaves `last`. Both are paths of modules, possibly of
-    the same module. `layer#2` means the second call of `layer`. A parameter is identified by its memory. Therefore views,
-    detached aliases and reads inside custom autograd Functions also count. If a tensor is computed from parameters only (a cast,
-    a mask, weight normalisation), each use of the tensor counts as a use of these parameters. During the call, the model is in
-    eval mode. Gradients, modes, buffers and random generators are restored afterwards. `call` makes one forward pass of `model`.
-    Gradients are enabled, because a model may call `retain_grad` or register a hook on its states.
+    The interval begins when the pass enters `first` and ends when the pass leaves `last`. A parameter is identified by its memory.
+    Therefore views, detached aliases and reads inside custom autograd Functions also count. If a tensor is computed from parameters
+    only (a cast, a mask, weight normalisation), each use of the tensor counts as a use of these parameters. During the call, the
+    model is in eval mode. Gradients, modes, buffers and random generators are restored afterwards.
+
+    Args:
+        call: function without arguments that makes one forward pass of `model`. Gradients are enabled, because a model may call
+            `retain_grad` or register a hook on its states.
+        model: module that contains the sites and the parameters.
+        first: path of a module. `layer#2` means the second time that the pass calls `layer`.
+        last: path of a module in the same form as `first`, possibly the same module.
+
+    Returns:
+        The names of the parameters.
 
     Raises:
         UsageError: if a site is unknown or the pass never calls it; if a site is called more than once and its name has no `#k`;

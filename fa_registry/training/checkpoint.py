@@ -35,10 +35,17 @@ READING_FAILS = (SafetensorError, OSError, ValueError, KeyError, MemoryError, Ru
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> str:
-    """Write tensors to a safetensors file atomically and return the file's SHA-256 in hexadecimal.
+    """Write tensors to a safetensors file atomically and return the file's SHA-256.
 
-    The function writes a temporary file, calls fsync and renames the temporary file. `metadata` are text entries of the file's
-    header. OSError is raised if writing fails.
+    Args:
+        path: file to write. The function writes a temporary file, calls fsync and renames the temporary file.
+        metadata: text entries of the file's header.
+
+    Returns:
+        The SHA-256 in hexadecimal.
+
+    Raises:
+        OSError: if writing fails.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     # with mkstemp only the owner could read the file
@@ -69,8 +76,11 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[st
 def load_tensors(path: Path, expected_digest: str | None = None) -> dict[str, Tensor]:
     """Load the tensors of a safetensors file onto the CPU.
 
-    None for `expected_digest` means that no SHA-256 is recorded. IntegrityError is raised if the file is missing or unreadable,
-    or if its SHA-256 differs from `expected_digest`.
+    Args:
+        expected_digest: recorded SHA-256 of the file in hexadecimal, or None if no digest is recorded.
+
+    Raises:
+        IntegrityError: if the file is missing or unreadable, or if its SHA-256 differs from `expected_digest`.
     """
     if not os.path.lexists(path):
         raise IntegrityError(f"{path.name} is missing")

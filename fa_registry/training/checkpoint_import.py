@@ -42,10 +42,17 @@ ZIP = b"PK\x03\x04"  # the first bytes of the archives that torch.save has writt
 
 
 def read_foreign(path: Path, limit: int = MOST_BYTES) -> Any:
-    """Read tensors from a third-party .safetensors, .pt or .pth file onto the CPU.
+    """Read tensors from a third-party file onto the CPU.
 
-    The result is a mapping from names to tensors, or the plain values of a .pt file. ValueError is raised if the file is
-    unreadable, has another format, or is larger than `limit` bytes, packed or unpacked.
+    Args:
+        path: a .safetensors, .pt or .pth file.
+        limit: maximum size of the file in bytes, both packed and unpacked.
+
+    Returns:
+        A mapping from names to tensors, or the plain values of a .pt file.
+
+    Raises:
+        ValueError: if the file is unreadable, has another format, or is larger than `limit`.
     """
     if path.suffix not in SUFFIXES:
         raise ValueError(f"{path.name}: expected a file ending in {', '.join(SUFFIXES)}")
@@ -137,10 +144,16 @@ def _check_names(stream: IO[bytes]) -> None:
 
 
 def named_tensors(content: Any, nests: Sequence[str] = NESTS) -> dict[str, Any]:
-    """Return the tensors of a loaded file by name, without the prefixes of DataParallel and torch.compile.
+    """Return the tensors of a loaded file by name.
 
-    `nests` are keys under which a training script may have stored the tensors. ValueError is raised if `content` contains no
-    mapping, or if several of the keys contain tensors.
+    The prefixes that DataParallel and torch.compile add to every name are removed.
+
+    Args:
+        content: content of the file, as `read_foreign` returns it.
+        nests: keys under which a training script may have stored the tensors.
+
+    Raises:
+        ValueError: if the file contains no mapping, or if several of the keys contain tensors.
     """
     inner = unwrap(content, nests)
     if not isinstance(inner, Mapping):
@@ -155,7 +168,11 @@ def named_tensors(content: Any, nests: Sequence[str] = NESTS) -> dict[str, Any]:
 def unwrap(content: Any, nests: Sequence[str]) -> Any:
     """Return the value of the only key of `nests` that `content` contains.
 
-    If `content` is not a mapping or contains none of the keys, it is returned itself. Several keys raise ValueError.
+    Returns:
+        The value, or `content` itself if it is not a mapping or contains none of the keys.
+
+    Raises:
+        ValueError: if `content` contains several of the keys.
     """
     if not isinstance(content, Mapping):
         return content
@@ -210,10 +227,15 @@ NUMBERED = re.compile(r"(\D*)(\d+)(\D*)")
 
 
 def load_foreign_weights(setup: RunSetup, weights: Any, feedback: Any | None) -> str:
-    """Load third-party weights and feedback into network and feedback state of the setup.
+    """Load third-party weights and feedback into the setup.
 
-    Both are the contents of files, as `read_foreign` returns them. `feedback` is None if the user gave no such file. The result
-    is the reason why `measure` cannot compute the credits. It is empty if `measure` can.
+    Args:
+        setup: the setup, whose network and feedback state are overwritten.
+        weights: content of the weights' file, as `read_foreign` returns it.
+        feedback: content of the feedback file, or None if the user gave no such file.
+
+    Returns:
+        The reason why `measure` cannot compute the credits. It is empty if `measure` can.
 
     Raises:
         InvalidFields: if tensors do not fit; the error lists the problems of weights and feedback.
@@ -251,11 +273,16 @@ def _taken(
 
 
 def feedback_tensors(content: Any, names: list[str]) -> dict[str, Any]:
-    """Return the feedback tensors of a file under `names`, the names of the method's feedback state.
+    """Return the feedback tensors of a file under the names of the feedback state.
 
-    `content` usually contains tensors with these names. If the names are B_01, B_02, …, two other forms are allowed: a list
-    B_1..B_L, and tensors whose names contain one running number (`B.0`, `feedback.1`). Numbered tensors are assigned in the order
-    of their numbers. ValueError is raised if the tensors cannot be assigned to `names`.
+    Args:
+        content: content of the file, usually tensors with the names `names`. If these names are B_01, B_02, …, two other forms are
+            allowed: a list B_1..B_L, and tensors whose names contain one running number (`B.0`, `feedback.1`). Numbered tensors
+            are assigned in the order of their numbers.
+        names: names of the tensors in the method's feedback state.
+
+    Raises:
+        ValueError: if the tensors cannot be assigned to `names`.
     """
     inner = unwrap(content, FEEDBACK_NESTS)
     is_numbered = all(OURS.fullmatch(name) for name in names)

@@ -40,10 +40,14 @@ SHOWN = 8  # characters of a digest in a message
 def fingerprint(spec: RunSpec) -> dict[str, dict[str, Any]]:
     """Return the fingerprint of the code that trains `spec`.
 
-    The mapping goes from `methods/NAME`, `architectures/NAME`, `datasets/NAME` and `diagnostics/NAME` to version or source
-    digest. It contains the method, architecture and data set of `spec` and every installed diagnostic. Two entries are included
-    only if their code is third-party, because older releases did not record them: `tasks/NAME`, and the data set that
-    `random_targets` permutes. A plug-in that is not installed raises UnknownName.
+    Returns:
+        Mapping from `methods/NAME`, `architectures/NAME`, `datasets/NAME` and `diagnostics/NAME` to version or source digest. It
+        contains the method, architecture and data set of `spec` and every installed diagnostic. Two entries are included only if
+        their code is third-party: `tasks/NAME`, and the data set that `random_targets` permutes. The reason is that older
+        releases did not record these two entries.
+
+    Raises:
+        UnknownName: if one of these plug-ins is not installed.
     """
     plugins = find_plugins(spec)
     return {
@@ -88,10 +92,13 @@ def runs_others_code(spec: RunSpec) -> bool:
 
 
 def packages_of(spec: RunSpec) -> frozenset[str]:
-    """Return the third-party packages of method, architecture, data set and task, without importing them.
+    """Return the third-party packages of the method, architecture, data set and task.
 
-    Therefore the function does not know the task of a third-party data set. For such a data set, the packages of all third-party
-    tasks are included. UnknownName is raised if the method, the architecture or the data set is not installed.
+    The function does not import these packages. Therefore it does not know the task of a third-party data set. For such a data
+    set, the packages of all third-party tasks are included.
+
+    Raises:
+        UnknownName: if the method, the architecture or the data set is not installed.
     """
     plugins = plugins_of(spec)
     if any(catalog is datasets.CATALOG and not catalog.location(name).is_builtin for catalog, name in plugins):
@@ -116,11 +123,17 @@ def plugins_of(spec: RunSpec, code: Code | None = None) -> set[tuple[Catalog, st
 
 
 def fingerprint_changes(recorded: Code | None, installed: Code) -> tuple[str, ...]:
-    """Return one line per plug-in whose installed code differs from the run's recorded code.
+    """Compare a run's recorded code with the installed code.
 
-    A diagnostic that was installed or removed after the run is ignored, because it did not change the run's measurements. None
-    for `recorded` means a run of an older release. Then every built-in plug-in counts as version 1, and the source of every
-    third-party plug-in counts as unknown.
+    A diagnostic that was installed or removed after the run is ignored, because it did not change the run's measurements.
+
+    Args:
+        recorded: the fingerprint that is recorded with the run, or None for a run of an older release. If None, every built-in
+            plug-in counts as version 1, and the source of every third-party plug-in counts as unknown.
+        installed: the fingerprint of the installed code.
+
+    Returns:
+        One line per plug-in whose installed code differs from the recorded code.
     """
     return tuple(_changes(recorded or {}, installed))
 

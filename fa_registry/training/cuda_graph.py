@@ -130,7 +130,11 @@ def cuda_capture(generators: Iterable[torch.Generator]) -> Capture:
     cuda_generators = [generator for generator in generators if generator.device.type == "cuda"]
 
     def capture(work: GraphWork) -> GraphWork:
-        """Record `work` without running it; return the replay function. RuntimeError if CUDA cannot capture."""
+        """Record `work` without running it, and return the function that replays it.
+
+        Raises:
+            RuntimeError: if CUDA cannot capture the work.
+        """
         graph = torch.cuda.CUDAGraph()
         for generator in cuda_generators:
             graph.register_generator_state(generator)

@@ -25,10 +25,15 @@ ONE_OF_SEVERAL = re.compile(r"cuda:(\d+)")
 
 
 def resolve(name: str) -> str:
-    """Return the device class, `cuda` or `cpu`, for auto, cuda, cpu, or a numbered GPU such as cuda:1.
+    """Return the device class, `cuda` or `cpu`, for a user's choice of device.
 
-    The number of the GPU is not part of a specification. Use `on_device` to select a GPU by number. ValueError is raised if there
-    is no such device.
+    The number of the GPU is not part of a specification. Use `on_device` to select a GPU by number.
+
+    Args:
+        name: auto, cuda, cpu, or a numbered GPU such as cuda:1.
+
+    Raises:
+        ValueError: if there is no such device.
     """
     if name not in CHOICES and not ONE_OF_SEVERAL.fullmatch(name):
         raise ValueError(f"expected one of {', '.join(CHOICES)}, or a numbered GPU such as cuda:1; found {name!r}")
@@ -155,7 +160,10 @@ def bf16_gain() -> float:
 def obstacle(precision: str, device_class: str, replaces_weights: bool) -> str:
     """Return the reason why a run cannot train in this precision, or an empty string.
 
-    `replaces_weights` is true if the method replaces weights in the backward pass.
+    Args:
+        precision: fp32, tf32 or bf16.
+        device_class: cuda or cpu.
+        replaces_weights: whether the method replaces weights in the backward pass.
     """
     if precision == "tf32" and device_class != "cuda":
         return "tf32 exists only on CUDA, not on a CPU"

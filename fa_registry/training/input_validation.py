@@ -30,9 +30,13 @@ LOGITS = "; to read the logits, use fa_registry.adapt(model, …, output=lambda 
 
 
 class Checks:
-    """Collector of the problems (errors) and doubts (warnings) of one call; `finish` reports all of them.
+    """Collector of the problems and doubts of one call; `finish` reports all of them.
 
-    The error message begins with `subject`. `cause` is the exception that caused one of the problems, or None.
+    Attributes:
+        subject: the name at the start of the error message.
+        problems: texts that cause an error.
+        doubts: texts that cause a warning.
+        cause: the exception that caused one of the problems, or None.
     """
 
     def __init__(self, subject: str):

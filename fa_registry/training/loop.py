@@ -72,12 +72,16 @@ def train_epochs(
     diverged if its loss, states or gradients are not finite, because further steps would only produce nan.
 
     Args:
+        trainer: the state to train.
         observer: receives the metrics after each epoch.
-        stop: function that is called between epochs. If it returns true, Interrupted is raised.
+        stop: function that is called between epochs and returns whether to interrupt the training.
         resumed: the last row that was measured before an interruption, or None for a new training. The observer has already
             received `resumed`.
         end: function that is called after the observer has received an epoch. A non-empty result ends the run and is stored as
             `ended_by`.
+
+    Raises:
+        Interrupted: if `stop()` returns true between epochs.
     """
     setup = trainer.setup
     if not resumed:

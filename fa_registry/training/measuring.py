@@ -164,8 +164,12 @@ def with_final(
     """Return a run's measurements after its last epoch, with those of the moment "final".
 
     The diagnostics of the moment "final" are the more expensive diagnostics. The result also contains the conventions, i.e. the
-    parameters of the metrics. `remeasure` later computes the same metrics from the run's files, with one forward/backward pass
-    for both moments. `no_feedback` and `initial` are as for `measure`.
+    parameters of the metrics. `remeasure` later computes the same metrics from the run's files, with one forward/backward pass for
+    both moments.
+
+    Args:
+        measured: measurements after the last epoch.
+        no_feedback, initial: as for `measure`.
     """
     # metrics based on a wrong reference gradient are withdrawn from both moments
     final = measure(setup, no_feedback, MOMENTS if is_third_party(setup) else ("final",), initial)
@@ -244,8 +248,10 @@ def _no_gamma(setup: RunSetup) -> str:
 def attempt(diagnostic: Diagnostic, observation: Observation) -> tuple[Measured, str]:
     """Run one diagnostic and return its metrics and the traceback of its exception.
 
-    The traceback is empty if the diagnostic succeeds. If it raises an exception, the metrics are empty and the training
-    continues. Only PluginError is raised, for example if a credit has a wrong shape.
+    The traceback is empty if the diagnostic succeeds. If it raises an exception, the metrics are empty and the training continues.
+
+    Raises:
+        PluginError: if the method breaks its contract, for example if a credit has a wrong shape.
     """
     try:
         return diagnostic.measure(observation), ""
@@ -264,7 +270,11 @@ def in_order(
 
 
 def check_first_credits(setup: RunSetup) -> None:
-    """Raise PluginError if a credit has a wrong shape or is not finite before the first training step."""
+    """Check the method's credits before the first training step.
+
+    Raises:
+        PluginError: if a credit has a wrong shape or contains inf or nan.
+    """
     if setup.method.end_to_end:
         return
     forward_backward = diagnostics.run_forward_backward(setup.network, *setup.eval_batch, double=False, task=setup.task)

@@ -117,8 +117,12 @@ def fill_folder(folder: Path, files: Mapping[str, Path]) -> dict[str, str]:
 def read_folder(folder: Path, card_digest: str = "") -> LoadedModel:
     """Check the SHA-256 of every file in a folder, and load the promoted model.
 
-    An empty `card_digest` means that the SHA-256 of card.json is unknown. IntegrityError is raised if a file is missing or its
-    SHA-256 differs from that in the card, and UnknownName if a plug-in of the model is not installed.
+    Args:
+        card_digest: SHA-256 of card.json, or an empty string if it is unknown.
+
+    Raises:
+        IntegrityError: if a file is missing or its SHA-256 differs from that in the card.
+        UnknownName: if a plug-in of the model is not installed.
     """
     card = _card(folder, card_digest)
     for name in (SPEC, *({CARD_TEXT} & card.digests.keys())):  # older cards have no digest of the text for readers

@@ -86,9 +86,13 @@ class Probes:
 def network_check(setup: RunSetup, measured: Measurements) -> Check | None:
     """Check that a third-party network with its final weights does not look up answers.
 
-    The network is not changed. `measured` are the run's recomputed measurements, which contain the accuracy on the whole test
-    set. The result is None for a built-in architecture and for a data set that has neither classes nor tokens. The outcome is
-    "not possible" if a probe raises an exception, or if a probe shows that the network looks up stored answers.
+    Args:
+        setup: the setup of the run. The function does not change its network.
+        measured: the run's recomputed measurements, which contain the accuracy on the whole test set.
+
+    Returns:
+        The result. It is None for a built-in architecture and for a data set that has neither classes nor tokens. The outcome is
+        "not possible" if a probe raises an exception, or if a probe shows that the network looks up stored answers.
     """
     full_accuracy = measured.scalars.get(ACCURACY.name, Reading(None, NO_CLASSES)).value
     if architectures.CATALOG.location(setup.spec.architecture).is_builtin or (

@@ -158,7 +158,11 @@ def credit_inputs(
 
 
 def credits_under(setup: RunSetup, feedback: nn.Module, forward_backward: ForwardBackward) -> list[Tensor]:
-    """Return the method's credits on the eval batch with this feedback; a wrong shape is a PluginError."""
+    """Return the method's credits on the eval batch with this feedback state.
+
+    Raises:
+        PluginError: if a credit has a wrong shape.
+    """
     with diagnostics.eval_mode(setup.network):
         credits = compute_credits(setup.method, feedback, credit_inputs(setup, forward_backward))
     check_credits(setup.spec.method, credits, forward_backward.single.hidden)

@@ -54,10 +54,12 @@ class ShiftedNetwork(nn.Module):
         self.network = network
 
     def forward(self, x: Tensor, return_hidden: bool, shifts: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
-        """Return the logits of the input (N, …) and the shifted states.
+        """Return the logits and the shifted states.
 
-        `return_hidden` is always true, and exists because AdaptedNetwork.forward has it too. `shifts` are L+1 tensors in the
-        shapes of the states.
+        Args:
+            x: input, (N, …).
+            return_hidden: always true. The parameter exists because AdaptedNetwork.forward has it too.
+            shifts: L+1 tensors, each with the shape of its state.
         """
         network = self.network
         states = [network.embed(x) + shifts[0]]
@@ -188,10 +190,13 @@ def unreferenced(observation: Observation) -> Observation:
 
 
 def without_reference(measurements: Measurements, blind_measurements: Measurements, reason: str) -> Measurements:
-    """Replace every value that depends on the reference gradient by N/A with this reason.
+    """Replace every value that depends on the reference gradient by N/A.
 
-    `blind_measurements` are the same measurements without the reference gradient. A value depends on the reference gradient if it
-    differs from the value in `measurements`.
+    Args:
+        measurements: measurements with the reference gradient.
+        blind_measurements: the same measurements without the reference gradient. A value depends on the reference gradient if it
+            differs from the value in `measurements`.
+        reason: the reason why the reference gradient is wrong, which becomes the reason of every N/A.
     """
 
     def kept(reading: Reading, other: Reading | None) -> Reading:

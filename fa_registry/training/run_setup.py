@@ -162,8 +162,10 @@ def to_device(network: Network, device: torch.device) -> Network:
 def build_network(spec: RunSpec, card: DatasetCard) -> Network:
     """Return the specification's network with its initial weights, on the CPU.
 
-    The network of the shallow control has no blocks. InvalidFields is raised if an option of the architecture is invalid or if
-    the network exceeds the memory.
+    The network of the shallow control has no blocks.
+
+    Raises:
+        InvalidFields: if an option of the architecture is invalid or if the network exceeds the memory.
     """
     architecture = find_plugins(spec).architecture
     options = architecture.resolve(spec.architecture_options)
@@ -268,8 +270,12 @@ def task_problems(method: MethodCard, architecture: ArchitectureCard, task: Task
 def check_output_error(task: Task, outputs: int, targets: Tensor) -> None:
     """Compare a task's output error with the gradient of its losses, at random outputs.
 
-    `outputs` is C, the number of outputs of the network. PluginError is raised if the error differs from the gradient, or if the
-    losses are not differentiable.
+    Args:
+        outputs: C, the number of outputs of the network.
+        targets: targets of some samples.
+
+    Raises:
+        PluginError: if the error differs from the gradient, or if the losses are not differentiable.
     """
     shape = (*targets.shape[:2], outputs) if task.by_position else (len(targets), outputs)
     random = torch.Generator().manual_seed(0)

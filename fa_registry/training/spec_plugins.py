@@ -15,9 +15,12 @@ KEPT = "plugins"  # attribute of a RunSpec; like its cached values, the attribut
 
 
 class SpecPlugins:
-    """Method, architecture, data set and task of a specification, looked up at their first use.
+    """Method, architecture, data set and task of a specification.
 
-    A plug-in that is not installed or cannot be imported raises an error at each use.
+    Each plug-in is looked up at its first use. A plug-in that is not installed or cannot be imported raises an error at each use.
+
+    Args:
+        method, architecture, dataset: names of the plug-ins.
     """
 
     def __init__(self, method: str, architecture: str, dataset: str):

@@ -43,8 +43,12 @@ REQUIRED = ("method", "architecture", "dataset", "seed", "epochs")
 def parse_spec(raw: Mapping[str, Any], subject: str = "run specification") -> RunSpec:
     """Parse the fields of a specification and return a checked RunSpec.
 
-    `raw` is a mapping from field to text or number. A field whose value is None or an empty text is ignored. If a field is
-    unknown, missing or invalid, one InvalidFields lists all problems. Its message begins with `subject`.
+    Args:
+        raw: mapping from field to text or number. A field whose value is None or an empty text is ignored.
+        subject: name at the start of the error message.
+
+    Raises:
+        InvalidFields: if a field is unknown, missing or invalid. The error lists all problems.
     """
     problems: list[str] = []
     values: dict[str, Any] = {}

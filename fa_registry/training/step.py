@@ -81,9 +81,12 @@ def _rows(scale: Tensor | float, state: Tensor) -> Tensor | float:
 
 
 def top_credit(network: Network, matrices: Mapping[str, Tensor], top: Tensor, error: Tensor) -> Tensor:
-    """Return c_L: the error e (N, C), propagated to h_L (N, …) with the head's replaced weight.
+    """Return c_L: the error e, propagated to h_L with the matrix that replaces the head's weight.
 
-    `matrices` contains the matrix that replaces a layer's weight in the backward pass, by the layer's name.
+    Args:
+        matrices: name of a layer → matrix that replaces the layer's weight in the backward pass.
+        top: h_L (N, …).
+        error: e (N, C).
     """
     leaf = top.detach().requires_grad_()
     with backward_through(network, matrices):
@@ -109,11 +112,18 @@ def norm_eps(credit_scale: str, count: int) -> float:
 def normalised_credits(
     credits: Sequence[Tensor], kind: str, count: int, eps: float = NORM_EPS, by_position: bool = False
 ) -> Sequence[Tensor]:
-    """Return norm(c_l)/count for the credit (N, …) of every site. The arguments are as for credit_rms.
+    """Return norm(c_l)/count for the credit of every site.
 
-    `count` is N, the divisor of the mean over samples in J_l. If the credits of all sites have the same shape, they are joined
-    and normalised in one operation, because kernel launches dominate the time on a GPU. If the memory of a credit is transposed,
-    the credits are normalised one by one, because joining would change the order of sums.
+    If the credits of all sites have the same shape, they are joined and normalised in one operation, because kernel launches
+    dominate the time on a GPU. If the memory of a credit is transposed, the credits are normalised one by one, because joining
+    would change the order of sums.
+
+    Args:
+        credits: c_0..c_L, each (N, …).
+        kind: "rms" or "none", see credit_rms.
+        count: N, the divisor of the mean over samples in J_l.
+        eps: see norm_eps.
+        by_position: see credit_rms.
     """
     if len({credit.shape for credit in credits}) > 1 or not all(credit[0].is_contiguous() for credit in credits):
         return [credit / (credit_rms(credit, kind, eps, by_position) * count) for credit in credits]
@@ -122,13 +132,18 @@ def normalised_credits(
 
 
 def credit_rms(credit: Tensor, kind: str, eps: float = NORM_EPS, by_position: bool = False) -> Tensor | float:
-    """Return the divisor of norm(c) for each sample of a credit (N, …), (N, 1, …).
+    """Return the divisor of norm(c) for each sample, (N, 1, …).
 
-    For the kind "rms", the divisor is the sum of the rms and eps, see norm_eps. The rms of each sample is computed over all
-    entries of this sample. An rms over the whole batch would let one sample change the scale of other samples
-    (test_rms_norm_is_per_sample_and_over_features in tests/training/test_step.py). For "none", the divisor is 1. With
-    `by_position`, as for a task with one target per position, the rms of each position is computed separately. The divisor of a
-    credit (N, T, D) then has the shape (N, T, 1).
+    For "rms", the divisor is the sum of the rms and eps. The rms of each sample is computed over all entries of this sample. An rms
+    over the whole batch would let one sample change the scale of other samples (test_rms_norm_is_per_sample_and_over_features in
+    tests/training/test_step.py). For "none", the divisor is 1.
+
+    Args:
+        credit: c (N, …).
+        kind: "rms" or "none".
+        eps: see norm_eps.
+        by_position: whether the rms of each position is computed separately, as for a task with one target per position. The
+            divisor of a credit (N, T, D) then has the shape (N, T, 1).
     """
     if kind == "none":
         return 1.0
@@ -141,9 +156,13 @@ def credit_rms(credit: Tensor, kind: str, eps: float = NORM_EPS, by_position: bo
 
 @dataclass(frozen=True)
 class StepSums:
-    """Sums over one batch as scalar tensors on the device: losses, batch_score and Σ_l Σ_i λ||f_l||².
+    """Sums over one batch, as scalar tensors on the device.
 
-    `seen` contains the inputs that a local-credit method received in this step. It is None for an end-to-end method.
+    Attributes:
+        loss: sum of the samples' losses.
+        score: sum of the task's main metric over the batch, see Task.batch_score.
+        penalty: Σ_l Σ_i λ||f_l||².
+        seen: the inputs that a local-credit method received in this step. It is None for an end-to-end method.
     """
 
     loss: Tensor
@@ -154,9 +173,13 @@ class StepSums:
 
 @dataclass(frozen=True)
 class OutputError:
-    """The detached output error of one batch.
+    """The output error of one batch. All tensors are detached.
 
-    Logits z, error e = ∂ℓ/∂z without the factor 1/N, and target rows are (N, C). The losses are (N,).
+    Attributes:
+        logits: z (N, C).
+        error: e = ∂ℓ/∂z (N, C), without the factor 1/N.
+        targets: target rows (N, C).
+        losses: losses (N,).
     """
 
     logits: Tensor
@@ -167,10 +190,12 @@ class OutputError:
 
     @classmethod
     def of(cls, logits: Tensor, labels: Tensor, task: Task | None = None) -> OutputError:
-        """Compute the output error of a batch with logits (N, C).
+        """Compute the output error of a batch.
 
-        The labels are class numbers (N,), or target values (N, C) for a regression. None for `task` means the built-in task that
-        fits the type of the labels.
+        Args:
+            logits: (N, C).
+            labels: class numbers (N,), or target values (N, C) for a regression.
+            task: the task, or None for the built-in task that fits the type of the labels.
         """
         logits = logits.detach()
         task = task or task_of(labels)
@@ -186,10 +211,15 @@ class OutputError:
 def backprop_step(
     network: Network, images: Tensor, labels: Tensor, penalty: float, run: Run = call, task: Task | None = None
 ) -> StepSums:
-    """Fill every .grad with the gradient of mean_i ℓ_i + λ Σ_l mean_i ||f_l||², where λ is `penalty`.
+    """Fill every .grad with the gradient of mean_i ℓ_i + λ Σ_l mean_i ||f_l||².
 
-    ℓ_i is the task's loss of one sample. The graph is not cut between the blocks. `labels` and `task` are as for OutputError.of;
-    `run` is explained in devices.runner.
+    ℓ_i is the task's loss of one sample. The graph is not cut between the blocks.
+
+    Args:
+        labels: class numbers (N,), or target values (N, C).
+        penalty: λ.
+        run: see devices.runner.
+        task: the task, or None for the built-in task that fits the type of the labels.
     """
     states, branches = [run(network.embed, images)], []
     for block in network.blocks:

@@ -24,10 +24,14 @@ def full_state(trainer: Trainer) -> Tensors:
 
 
 def check_fits(trainer: Trainer, tensors: Tensors, early: bool = False) -> None:
-    """Raise IntegrityError if saved tensors do not fit this trainer before its first step.
+    """Raise IntegrityError if saved tensors do not fit this new trainer.
 
-    The tensors are the result of `full_state`, perhaps on another machine. They may also contain the state after the first steps,
-    with the names `early.NAME`. If `early` is true, that state is required.
+    The tensors may come from another machine.
+
+    Args:
+        trainer: the trainer before its first step.
+        tensors: the result of `full_state`. It may also contain the state after the first steps, with the names `early.NAME`.
+        early: whether the state after the first steps is required.
     """
     state = trainer.state()
     expected = state | _generators(trainer)

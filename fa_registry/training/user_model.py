@@ -50,8 +50,13 @@ def own_network(
 ) -> nn.Module | None:
     """Return `model` as a network with observable sites.
 
-    The options are as for `adapt`; an empty `gradient` is its default. If `model` is invalid, the result is None and the problem
-    is added to `checks`.
+    Args:
+        checks: receives the problem if `model` is invalid.
+        sites, skip, readout: as for `adapt`.
+        gradient: as for `adapt`, or an empty string for the default.
+
+    Returns:
+        The network, or None if `model` is invalid.
     """
     has_options = sites or readout or gradient
     if not has_options or isinstance(unwrapped(model)[0], AdaptedNetwork) or not isinstance(model, nn.Module):
@@ -66,10 +71,18 @@ def own_network(
 def observed_look(
     network: nn.Module, x: Tensor, y: Tensor, subject: str, double: bool = True, directions: Any = None
 ) -> ForwardBackward:
-    """Return the forward/backward pass of one batch of inputs (N, …) and labels (N,).
+    """Return the forward/backward pass of one batch.
 
-    `subject` is the name of the function in error messages. `double` also runs a float64 pass, which the metric fidelity needs.
-    `directions` is as for diagnostics.observe. InvalidFields is raised if the loss has no gradient at a state.
+    Args:
+        network: network with observable sites.
+        x: input, (N, …).
+        y: labels, (N,).
+        subject: name of the function in error messages.
+        double: whether to run a float64 pass too. The metric fidelity needs this pass.
+        directions: as for diagnostics.observe.
+
+    Raises:
+        InvalidFields: if the loss has no gradient at a state.
     """
     try:
         return run_forward_backward(network, x, y, double, directions)
@@ -174,15 +187,20 @@ def measured(
 ) -> tuple[Measurements, ReferenceSource]:
     """Run diagnostics on one batch and check the reference gradient.
 
-    At a site without a credit, the metrics that need a credit are N/A with the reason that no credit was given. If the check
-    finds that the gradient is wrong, comparisons with the gradient are N/A. If a diagnostic raises an exception, the traceback is
-    added to the failures, as in built-in training. `network` has observable sites, `x` is (N, …) and `y` is (N,). `least_error`
-    is as for an Observation, `samples` as for reference.checked.
+    At a site without a credit, the metrics that need a credit are N/A with the reason that no credit was given. If the check finds
+    that the gradient is wrong, comparisons with the gradient are N/A. If a diagnostic raises an exception, the traceback is added
+    to the failures, as in built-in training.
 
     Args:
+        network, x, y: network with observable sites, input (N, …) and labels (N,).
+        least_error: as for an Observation.
         objection: the result of an earlier check, or None to check the gradient now.
+        samples: as for reference.checked.
         initial_norms: h_norm of every site at initialisation, or None if it is unknown. An empty sequence means that the model is
             at initialisation now.
+
+    Returns:
+        The measurements, and the source of the reference gradient.
     """
 
     def directions(states: Sequence[Tensor]) -> list[Tensor]:

@@ -34,10 +34,13 @@ DIGITS = 8  # of a digest in a name
 class UserRunSetup:
     """Model and evaluation batch of a user-supplied training loop.
 
-    The class does not have all attributes of RunSetup. It has those that are needed to record and measure a run. The author of
-    the loop declared `spec`. Every metric is measured on `batch`: x (N, …), and classes y (N,) or tokens y (N, T).
-    `feedback_state` contains the tensors that compute the credit. `story` is the entry `own_loop` of provenance.json: the script,
-    its SHA-256, the sites, and the origin of every other field.
+    The class does not have all attributes of RunSetup. It has those that are needed to record and measure a run.
+
+    Attributes:
+        spec: the specification, as the author of the loop declared it.
+        batch: x (N, …), and classes y (N,) or tokens y (N, T), on which every metric is measured.
+        feedback_state: name → tensor of the matrices or networks that compute the credit.
+        story: the entry `own_loop` of provenance.json: the script, its SHA-256, the sites, and the origin of every other field.
     """
 
     spec: RunSpec
@@ -118,8 +121,12 @@ class UserRunSetup:
         """Return the measurements together with their conventions.
 
         Conventions are the facts that determine the metrics: for example, the number of eval samples and the source of the
-        reference gradient, `reference`, which is empty for the model's own backward pass. `null_draws` is the number of draws for
-        the null distribution of Γ, or 0 if the null was not measured.
+        reference gradient.
+
+        Args:
+            measurements: measurements of the evaluation batch.
+            reference: as ReferenceSource.source.
+            null_draws: number of draws for the null distribution of Γ, or 0 if the null was not measured.
         """
         reported: dict[str, Scalar] = {
             "eval_samples": len(self.batch[1]),

@@ -27,10 +27,15 @@ Problems = Iterator[tuple[str, str]]  # name of the wrong field, and the problem
 
 
 def load_reference(folder: Path) -> Reference:
-    """Read the published values of a study and of the neighbouring studies in the field `also`.
+    """Read the published values of a study, including studies in the field `also`.
 
-    A value that occurs several times, for example in two files, is included once. One InvalidFields lists every problem of the
-    file and of the files in its field `also`.
+    A value that occurs several times, for example in two files, is included once.
+
+    Args:
+        folder: folder of the study. The studies in `also` are in neighbouring folders.
+
+    Raises:
+        InvalidFields: lists every problem of the file and of the files in its field `also`.
     """
     problems: list[str] = []
     files: list[ReferenceFile] = []
