@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from fa_registry.metrics import COMPARED_WITH_CONTROL, HEADLINE_GAMMA, WITH_DEVIATION, Metric, symbol_of
+from fa_registry.metrics import HEADLINE_GAMMA, Metric, symbol_of
 from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.multiplicity import compared_methods
 from fa_registry.protocol.near_settings import describe_difference
@@ -253,9 +253,7 @@ def _marked(
     row: AuditRow, columns: Columns, reasons: dict[str, dict[str, None]], marks: dict[str, int]
 ) -> Mapping[str, Estimate]:
     marked = dict(row.estimates)
-    for name in (column.name for column in columns):
-        if row.control and name in COMPARED_WITH_CONTROL:
-            continue  # the table shows a dash
+    for name in (column.name for column in columns if not (row.control and column.compared_with_control)):
         missing = [(seed.run_id, seed.numbers[name].reading.reason) for seed in row.seeds]
         missing = [(run_id, reason) for run_id, reason in missing if reason]
         mean = row.estimates[name].mean
@@ -270,7 +268,7 @@ def _marked(
 
 
 def _spread(columns: Columns) -> str:
-    return " and ".join(column.symbol for column in columns if column.name in WITH_DEVIATION)
+    return " and ".join(column.symbol for column in columns if column.with_deviation)
 
 
 def setting_rows(sources: Sources, columns: Columns) -> Iterator[SettingTable]:
@@ -511,7 +509,7 @@ def judged_columns(group: Group, columns: Columns) -> Mapping[str, Judged]:
     column_of = {
         quantity: column.name
         for column in columns
-        if column.name not in WITH_DEVIATION
+        if not column.with_deviation
         for quantity in (column.name, column.about)
     }
     seeds_by_judgement: dict[tuple[str, str, str], list[int]] = {}
