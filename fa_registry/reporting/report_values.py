@@ -128,7 +128,7 @@ def metric_of_run(run: RunAudit, quantity: Metric, frozen: Frozen, card_metrics:
     record = run.record
     if quantity.name in COMPARED_WITH_CONTROL:
         headline = headline_of(record.measurements.scalars)
-        if quantity.name not in headline.names:
+        if quantity.name not in (headline.frozen, headline.margin):
             return Number(
                 Reading(None, f"the task of this run has no {quantity.label}"), quantity.kind, (record.run_id,)
             )
