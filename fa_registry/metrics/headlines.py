@@ -40,11 +40,6 @@ class Headline:
     step: float = 0.0
 
     @property
-    def names(self) -> tuple[str, str, str]:
-        """Return the names of three metrics: main metric, main metric of the control, and margin."""
-        return self.name, self.frozen, self.margin
-
-    @property
     def symbol(self) -> str:
         """The symbol of the main metric in sentences."""
         return DECLARED[self.name].symbol
@@ -68,11 +63,6 @@ class Headline:
     def beats(self) -> str:
         """Word that states that a value is better than another value: "exceed" or "fall below"."""
         return "exceed" if self.sign > 0 else "fall below"
-
-    @property
-    def better_side(self) -> str:
-        """Position of a better value relative to another value: above, or below."""
-        return "above" if self.sign > 0 else "below"
 
     def resolution(self, samples: int) -> float:
         """Return the smallest difference of two values, in the unit of the margin; 0 means unknown.

@@ -244,6 +244,7 @@ def _stated(finding: Finding) -> str:
         else f"the margin is as large as {finding.rule} requires, with each seed judged separately"
     )
     headline = _judged(finding)
+    side = "above" if headline.sign > 0 else "below"
     target, control_text = f"a {label_of(headline.frozen)} stated by the author", "trained by fa_registry for each seed"
     if finding.reference_run_id:
         target, control_text = (
@@ -251,7 +252,7 @@ def _stated(finding: Finding) -> str:
             "proven to be frozen for each seed by the audit",
         )
     return (
-        f"The {headline.symbol} of the trained blocks is {headline.better_side} {target}; {margin}. This does not show that "
+        f"The {headline.symbol} of the trained blocks is {side} {target}; {margin}. This does not show that "
         f"the trained blocks beat frozen random blocks. A frozen control of the same setting, {control_text}, would decide the "
         "comparison"
     )

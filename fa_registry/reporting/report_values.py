@@ -114,7 +114,7 @@ def metric_of_run(run: RunAudit, quantity: Metric, frozen: Frozen, card_metrics:
     record = run.record
     if quantity.name in COMPARED_WITH_CONTROL:
         headline = headline_of(record.measurements.scalars)
-        if quantity.name in headline.names:
+        if quantity.name in (headline.frozen, headline.margin):
             return frozen.value(run) if quantity.name == headline.frozen else frozen.margin(run)
         reading = Reading(None, f"the task of this run has no {quantity.label}")
     elif quantity.name in record.measurements.sites:

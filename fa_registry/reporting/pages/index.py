@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from fa_registry.metrics import COMPARED_WITH_CONTROL, HEADLINE_GAMMA, WITH_DEVIATION, Metric, symbol_of
+from fa_registry.metrics import HEADLINE_GAMMA, Metric, symbol_of
 from fa_registry.protocol.grouping import Group, compared_methods
 from fa_registry.protocol.near_settings import describe_difference
 from fa_registry.protocol.replay_summary import proof
@@ -101,7 +101,7 @@ def index_context(sources: Sources, figures: Truncated[SettingFigures] = NO_FIGU
         waivers=waiver_rows(report, sources.groups),
         run_count=len(report.runs),
         columns=columns,
-        spread=" and ".join(column.symbol for column in columns if column.name in WITH_DEVIATION),
+        spread=" and ".join(column.symbol for column in columns if column.with_deviation),
         settings=settings,
         means=means_in_text(columns),
         details=details,
@@ -228,9 +228,7 @@ def _marked(
     row: AuditRow, columns: Columns, reasons: dict[str, dict[str, None]], marks: dict[str, int]
 ) -> Mapping[str, Estimate]:
     marked = dict(row.estimates)
-    for name in (column.name for column in columns):
-        if row.control and name in COMPARED_WITH_CONTROL:
-            continue  # the table shows a dash
+    for name in (column.name for column in columns if not (row.control and column.compared_with_control)):
         missing = [(seed.run_id, seed.numbers[name].reading.reason) for seed in row.seeds]
         missing = [(run_id, reason) for run_id, reason in missing if reason]
         mean = row.estimates[name].mean
@@ -467,7 +465,7 @@ def judged_columns(group: Group, columns: Columns) -> Mapping[str, Judged]:
     column_of = {
         quantity: column.name
         for column in columns
-        if column.name not in WITH_DEVIATION
+        if not column.with_deviation
         for quantity in (column.name, column.about)
     }
     seeds_by_judgement: dict[tuple[str, str, str], list[int]] = {}
