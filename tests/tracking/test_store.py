@@ -259,7 +259,9 @@ def test_a_view_is_kept_with_the_experiment_unless_a_person_made_another_of_it(t
         return
     experiment, client = tracker.experiment_id, tracker._client
     first, second = View("all", {"groupBy": None}, charts=True), View("all", {"groupBy": 1}, charts=True)
-    address = f"#/experiments/{experiment}/runs?workflowType=machine_learning&viewStateShareKey=all&compareRunsMode=CHART"
+    address = (
+        f"#/experiments/{experiment}/runs?workflowType=machine_learning&viewStateShareKey=all&compareRunsMode=CHART"
+    )
 
     def stands() -> str:
         return client.get_experiment(experiment).tags["mlflow.sharedViewState.all"]
