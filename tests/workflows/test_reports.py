@@ -84,15 +84,21 @@ def test_a_file_and_a_study_are_one_too_many_and_a_missing_file_is_named(trained
     assert "a.zip: no such file; `fa-registry bundle --study NAME` writes a bundle" in trained("verify", "a.zip").stderr
 
 
-def test_a_report_that_was_changed_in_the_store_is_refused(audited_copy):
+@pytest.mark.parametrize(
+    ("tags", "text"),
+    [({}, "audit.json: expected SHA-256"), ({schema.TAG_PAGES: ""}, "expected a report with digest")],
+    ids=["with digests of pages", "of an older release, without them"],
+)
+def test_a_report_that_was_changed_in_the_store_is_refused(audited_copy, tags, text):
     tracker = MlflowTracker()
     (audit,) = tracker.search({schema.TAG_KIND: "audit"})
+    tracker.log(audit.run_id, tags=tags)
     path = tracker.artifact(audit.run_id, "audit.json")
     path.write_text(
         path.read_text(encoding="utf-8").replace("Audit of study tiny", "Audit of nothing"), encoding="utf-8"
     )
     result = audited_copy("report", "--study", "tiny")
-    assert result.exit_code == 3 and "audit.json: expected SHA-256" in result.stderr
+    assert result.exit_code == 3 and text in result.stderr
 
 
 def test_an_audit_whose_report_is_gone_says_what_to_do(audited_copy):
