@@ -16,7 +16,7 @@ from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.writer import RunWriter
 from fa_registry.training import loop
 from fa_registry.training.trainer import Trainer
-from fa_registry.workflows import audit_publication, cleanup, track, training
+from fa_registry.workflows import cleanup, track, training
 from fa_registry.workflows import study as studies
 
 pytestmark = pytest.mark.usefixtures("usual_interrupt")
@@ -190,7 +190,7 @@ def test_a_tracked_loop_is_interrupted(workplace, pressing, stage):
     assert ends() == [INTERRUPTED]
 
 
-@pytest.mark.parametrize("place", [(audit_publication, "_upload"), (MlflowTracker, "create")])
+@pytest.mark.parametrize("place", [(MlflowTracker, "upload"), (MlflowTracker, "create")])
 def test_an_audit_is_interrupted(trained, pressing, place):
     pressing(*place, 1, True)
     with pytest.raises(KeyboardInterrupt):
