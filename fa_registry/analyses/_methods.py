@@ -72,7 +72,10 @@ def last_site(name: str) -> Pick:
 
 
 def mid_site(name: str) -> Pick:
-    """Return a function that reads a metric at site ⌊L/2⌋, the one site that protocol.md requires."""
+    """Return a function that reads a metric of a run at site ⌊L/2⌋.
+
+    protocol.md requires this site if a metric is reported for only one site.
+    """
 
     def pick(record: RunRecord) -> Reading:
         row = record.measurements.sites.get(name, ())

@@ -35,9 +35,11 @@ OF_PROTOCOL: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Evidence:
-    """The results of all instruments for one run, and the warned rules: results fail, warn or waived.
+    """The results of all instruments for one run.
 
-    An instrument fires (True), does not fire (False) or is undetermined (None).
+    Args:
+        fires: instrument → True if it fires, False if it does not fire, None if this is undetermined.
+        warned: rules whose result is fail, warn or waived.
     """
 
     fires: Mapping[str, bool | None]

@@ -114,7 +114,10 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
 
 
 def fire(rule: Rule, run: RunAudit) -> Fire:
-    """Return the epoch at which a rule first fires on a run, or why there is no epoch or it is unknown."""
+    """Return the epoch at which a rule first fires on a run.
+
+    If there is no such epoch, the result states that the rule never fires, or why the epoch is unknown.
+    """
     if rule.judge != LIMIT or rule.reference:
         comparison = AT_THE_END.get(rule.judge, "the rule compares the run with other results")
         reason = f"{comparison}; this comparison is made only at the end of training"

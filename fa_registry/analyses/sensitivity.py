@@ -224,9 +224,10 @@ class ThresholdEdge:
 
 @dataclass(frozen=True)
 class JudgedUnit:
-    """Runs that a rule judges together: all runs of a method for the mean over seeds, else one run.
+    """Runs that a rule judges together.
 
-    The runs are compared with the controls in `control_records`, whose keys are run ids. `limit` is the threshold that is changed.
+    If the rule judges the mean over seeds, a unit is all runs of a method. Otherwise, a unit is one run. The runs are compared with
+    the controls in `control_records`, whose keys are run ids. `limit` is the threshold that is changed.
     """
 
     method: MethodRuns

@@ -62,7 +62,10 @@ def analyse(name: str, as_json: bool, **arguments: Any) -> None:
 
 
 def analysed(result: AnalyseResult, as_json: bool, several: bool) -> None:
-    """Print the results of the command; as JSON, a list if the user requested `several` analyses."""
+    """Print the results of the command.
+
+    The JSON output is a list if the user requested all analyses (`several`).
+    """
     from fa_registry.protocol.builtin_editions import describe_edition
 
     if as_json:

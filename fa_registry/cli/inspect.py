@@ -270,7 +270,10 @@ def _run_answer(record: RunRecord, verdict: str) -> Iterator[str]:
 
 
 class Action(click.Choice):
-    """Parameter type: one of ACTIONS; if the user typed a data set instead, the error names a command."""
+    """Parameter type: one of ACTIONS.
+
+    If the user types the name of a data set instead of an action, the error contains the right command.
+    """
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> object:
         """Return the action, or raise a usage error."""

@@ -149,7 +149,10 @@ def check_names(command: str, options: Iterable[OptionDeclaration], values: Mapp
 
 
 def check_card(name: str, kind: str) -> None:
-    """Raise UnknownName if no plug-in with a card has this name; if `kind` is empty, of any kind."""
+    """Raise UnknownName if no plug-in of this kind has both a card and this name.
+
+    An empty `kind` means all kinds.
+    """
     catalogs = [Catalog(each, each) for each in ((kind,) if kind in CATALOGS else () if kind else CATALOGS)]
     base_name = name.partition(":")[0]
     if catalogs and not any(base_name in catalog.builtin_names() for catalog in catalogs):

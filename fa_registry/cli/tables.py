@@ -31,7 +31,10 @@ NO_BREAK = "\u00a0"  # a space at which `table` does not wrap
 
 
 def print_out(*lines: str, err: bool = False) -> None:
-    """Print lines on standard output or, with `err`, on standard error; breaks inside a line are escaped."""
+    """Print lines on standard output, or on standard error if `err` is true.
+
+    Line breaks inside a line are escaped.
+    """
     click.echo("\n".join(map(escape_to_one_line, lines)), err=err)
 
 

@@ -268,7 +268,10 @@ def _in_text(audit: RunAudit, edition: Edition) -> str:
 def _checked(
     model: nn.Module, eval_batches: Iterable[tuple[Tensor, Tensor]], headline: float | None, frozen: float | None
 ) -> tuple[Checks, nn.Module | None, list[Batch]]:
-    """Validate the arguments of `diagnose`; the caller must call `finish` on the returned Checks."""
+    """Validate the arguments of `diagnose`.
+
+    The caller must call `finish` on the returned Checks, which raises an error if an argument is wrong.
+    """
     checks = Checks("diagnose")
     checks.fractions(headline_acc=headline, frozen_baseline_acc=frozen)
     network, indexed_batches = checks.network(model), checks.batches(eval_batches)
@@ -279,7 +282,10 @@ def _checked(
 
 
 def _applicable(edition: Edition, frozen: float | None) -> tuple[Edition, list[str]]:
-    """Return the edition without the rules that need a missing frozen accuracy, and a remark per rule."""
+    """Return the edition without the rules that need a missing frozen accuracy.
+
+    The second value is a list with one remark per removed rule.
+    """
     if frozen is not None:
         return edition, []
     skipped_rules = [rule for rule in edition.rules if rule.reference and rule.without_reference == "skipped"]

@@ -157,7 +157,10 @@ def _arxiv(number: str) -> str:
 
 
 def _software(runs: Sequence[RunAudit]) -> str:
-    """Return the @misc entry of this software and its versions; plain BibTeX styles reject @software."""
+    """Return the @misc entry of this software with the recorded versions.
+
+    Plain BibTeX styles do not support @software.
+    """
     origins = [run.record.provenance for run in runs]
     recorded = ((origin.get("versions") or {}).get(SOFTWARE) or origin.get(SOFTWARE) for origin in origins)
     versions = dict.fromkeys(map(str, filter(None, recorded)))

@@ -306,7 +306,10 @@ ELSEWHERE = {  # subject → states that the other modules of claims cover
 
 
 def state_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
-    """Yield a claim about all runs with the same state of a rule, such as OK, that no other claim covers."""
+    """Yield a claim for each state of a rule (such as OK) that no other claim covers.
+
+    Each claim is about all runs for which the rule found this state.
+    """
     groups: dict[tuple, list[tuple[RunAudit, Finding]]] = {}
     for run in runs:
         for finding in run.findings:
@@ -445,7 +448,10 @@ def _low_stability(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tup
 
 
 def _sites_above(runs: Sequence[RunAudit], limit: float | None) -> str:
-    """Return the sites with a stability above the limit: `site 0 (seed 42); sites 0, 1 (seeds 123, 456)`."""
+    """Return the sites whose cross-batch stability is above the limit.
+
+    Example: `site 0 (seed 42); sites 0, 1 (seeds 123, 456)`.
+    """
     seeds_by_sites: dict[tuple[int, ...], list[int]] = {}
     for run in runs if limit is not None else ():
         values = [reading.value for reading in site_row(run.record, "stability")]

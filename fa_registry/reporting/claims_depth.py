@@ -72,9 +72,10 @@ def depth_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
 
 
 def cleared_text(runs: Sequence[RunAudit]) -> str:
-    """Return a text about a margin above its limit, such as `; the margin is +33.2 pp, …`, or "".
+    """Return a text about a margin over the frozen control that is above its limit.
 
-    Only complete runs whose rule estimates the margin over several seeds count.
+    Example: `; the margin is +33.2 pp, …`. Only complete runs whose rule estimates the margin over several seeds count. The text is
+    empty if there is no such run.
     """
     clears = _clear(runs)
     if not clears:
@@ -132,9 +133,10 @@ def is_above_frozen(run: RunAudit) -> bool:
 
 
 def seeds_needed(finding: Finding) -> int | None:
-    """Return how many new seeds would decide the comparison with power POWER, or None without an interval.
+    """Return how many new seeds would decide the comparison with power POWER.
 
-    The calculation assumes the mean and the spread of this finding. Return None too if more than MOST_SEEDS seeds are needed.
+    The calculation assumes the mean and the spread of this finding. Return None if the finding has no interval, or if more than
+    MOST_SEEDS seeds are needed.
     """
     if finding.interval is None or finding.threshold is None or finding.observed.value is None or finding.seeds < 2:
         return None
@@ -170,7 +172,10 @@ def _accuracy(runs: Sequence[RunAudit]) -> OverSeeds:
 
 
 def _cleared(finding: Finding) -> tuple[str, str]:
-    """Return (key, text) of a margin above its limit; with a limit below 0, the blocks may be worse."""
+    """Return (key, text) of a margin above its limit.
+
+    If the limit is below 0, the trained blocks may still be worse than frozen blocks.
+    """
     low, high = finding.interval
     if low > 0:
         return "beats frozen", "The trained blocks beat frozen random blocks"
@@ -336,7 +341,7 @@ def sampled(runs: Sequence[RunAudit]) -> str:
 def nearest_limit_text(runs: Sequence[RunAudit], finding: Finding) -> str:
     """Return a warning if the margin is closer to its limit than the sampling error, or "" otherwise.
 
-    The sampling error is half the width of Wilson's interval of the accuracy; it may be unknown.
+    The sampling error is half the width of Wilson's interval of the accuracy. If the sampling error is unknown, the text is empty.
     """
     estimate = sampling(runs)
     if estimate is None or finding.quantity != ACCURACY.margin or None in (finding.threshold, finding.observed.value):

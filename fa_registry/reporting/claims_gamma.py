@@ -43,7 +43,12 @@ THE_GRADIENT = f"the credit is the gradient itself at every site, so {GAMMA} = 1
 
 @dataclass(frozen=True)
 class Sites:
-    """Sites of a run with a Γ and a p-value: Γ is above the null, or too many fresh draws reach this Γ."""
+    """Sites of a run that have a Γ and a p-value, grouped by whether Γ is above the null.
+
+    Args:
+        above: Sites whose Γ is above the null.
+        reached: The other sites: too many fresh draws of the feedback give a Γ that is at least as large as the measured Γ.
+    """
 
     above: tuple[int, ...]
     reached: tuple[int, ...]
@@ -103,7 +108,7 @@ def _site_claims(runs: Sequence[RunAudit], with_gamma: Sequence[RunAudit]) -> It
 
 
 def _answer(runs: Sequence[RunAudit], with_gamma: Sequence[RunAudit]) -> tuple[str, str] | None:
-    """Return (key, text) of the claim about Γ; the text must be true for the worst of all `runs`."""
+    """Return (key, text) of the claim about Γ; the text must be true for the worst seed of `runs`."""
     complete = [run for run in with_gamma if run.record.status == "complete"]
     reason = _taken_back(runs)
     null_text = _null_text(complete, not reason, all(map(_allows_comparison, runs)))

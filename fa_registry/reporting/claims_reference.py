@@ -168,9 +168,9 @@ def finding_with(run: RunAudit, *states: str, quantities: Sequence[str] = ()) ->
 
 
 def value_range(runs: Iterable[RunAudit], get_reading: Callable[[RunAudit], Reading], kind: str) -> str:
-    """Return the range of a metric over several runs, such as `3.0` or `3.0 to 4.2`, or "" without value.
+    """Return the range of a metric over several runs, for example `3.0` or `3.0 to 4.2`.
 
-    The number format `kind` is a key of filters.KINDS.
+    The text is empty if no run has a value. The number format `kind` is a key of filters.KINDS.
     """
     values = sorted(reading.value for reading in map(get_reading, runs) if reading.value is not None)
     if not values:
@@ -228,7 +228,10 @@ def scale_text(
     names: Sequence[str] = tuple(STARTS),
     limits: Mapping[str, float] = MappingProxyType({}),
 ) -> str:
-    """Return the known growth values with their limits: `; the largest growth in one block is 1.5`, or ""."""
+    """Return the known growth values of the stream with their limits, or "" if no growth is known.
+
+    Example: `; the largest growth in one block is 1.5`.
+    """
     growths = []
     for name in names:
         suffix = " in one block" if name in PER_BLOCK else ""

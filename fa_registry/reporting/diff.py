@@ -305,13 +305,19 @@ def _paired_findings(a: RunAudit, b: RunAudit) -> dict[str, Findings]:
 
 
 def _comparable(finding: Finding) -> Finding:
-    """Return the finding without run ids, which retraining changes, and texts, which releases may change."""
+    """Return the finding without run ids and texts.
+
+    A retrained run has a new id, and another release may word the same finding differently.
+    """
     observed = _number(finding.observed)
     return dataclasses.replace(finding, observed=observed, **dict.fromkeys((*IDS, *TEXTS), ""))
 
 
 def _number(reading: Reading) -> Reading:
-    """Return the reading without the text of its reason; a value is either not finite or not computed."""
+    """Return the reading without the text of its reason.
+
+    For a missing value, the result shows only whether the value was not finite or was not computed.
+    """
     return reading if reading.value is not None else NO_NUMBER[reading.not_finite]
 
 

@@ -81,7 +81,10 @@ class Pitfall:
 
 @dataclass(frozen=True)
 class PitfallContext:
-    """The data for one run: its group (the same method and setting), and the report with its indexes."""
+    """The data that an item of the checklist needs to answer for one run.
+
+    The group contains the runs of the same method in the same setting. The sources are the report and its indexes.
+    """
 
     run: RunAudit
     group: Sequence[RunAudit]
@@ -220,7 +223,10 @@ def no_underflow(context: PitfallContext) -> Answered:
 
 
 def own_feedback(context: PitfallContext) -> Answered:
-    """Answer item 4: is Γ larger than with fresh feedback, so specific to the feedback of the training?"""
+    """Answer item 4: is Γ specific to the feedback used in training?
+
+    The pitfall is a Γ that is not larger than Γ with newly drawn random feedback.
+    """
     if is_exact(context.card):
         return NOT_APPLICABLE, EXACT
     ranks = list(known_sites(context.row("gamma_null_p")))
@@ -296,7 +302,10 @@ def _gammas(context: PitfallContext) -> list[tuple[int, float]]:
 
 
 def saved_feedback(context: PitfallContext) -> Answered:
-    """Answer item 7: is Γ N/A without saved feedback, not 1.0 or the cosine of the credit with itself?"""
+    """Answer item 7: was the feedback saved, or is Γ N/A?
+
+    The pitfall is to report 1.0, or the cosine of the credit with itself.
+    """
     if objection := objection_in(context.run.record.measurements):
         return VIOLATED if objection.startswith(NOT_ITS_GRADIENT) else UNKNOWN, objection
     if context.run.record.feedback.get("sha256"):

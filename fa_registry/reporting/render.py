@@ -314,7 +314,10 @@ def _included_templates(names: Iterable[str], includes: Mapping[str, set[str]]) 
 
 
 def _no_templates(folder: Path, has_templates: bool) -> Iterator[str]:
-    """Yield one problem per file with nearly a template's name; else one if the folder has no template."""
+    """Yield a problem for every file whose name is similar to a template's name.
+
+    Yield a problem for the folder if it contains no template and no file with a similar name.
+    """
     file_names = sorted(path.name for path in folder.iterdir() if path.is_file() and path.suffix != SUFFIX)
     template_names, suggestions = overridable(), {}
     for name, lowered in ((name, name.lower()) for name in file_names):  # such as `form.html` or `FORM.HTML.J2`

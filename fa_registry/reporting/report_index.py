@@ -370,7 +370,10 @@ class EvidenceRow:
 
 
 def evidence(runs: Sequence[RunAudit], excluded: Sequence[Exclusion] = ()) -> tuple[EvidenceRow, ...]:
-    """Return the results of the audit's checks, one row per subject in their order, with excluded runs."""
+    """Return the results of the audit's checks, one row per subject.
+
+    The rows are in the order of the checks and include excluded runs.
+    """
     subjects: dict[str, dict[tuple[str, str], list[str]]] = {}
     for one in (*(run.record for run in runs), *excluded):
         for check in one.integrity.checks if one.integrity else ():

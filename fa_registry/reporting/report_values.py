@@ -127,9 +127,10 @@ def metric_of_run(run: RunAudit, quantity: Metric, frozen: Frozen, card_metrics:
 
 
 def audit_columns(runs: Sequence[RunAudit], names: Sequence[str] = (), card_metrics: Known = NONE) -> Columns:
-    """Return the metrics of a table in the order of their names, by default of the table `audit`.
+    """Return the metrics of a table, in the order of `names`.
 
-    An optional metric is included only if at least one run measured it. The metrics of the report are `card_metrics`.
+    By default, the names are those of the table `audit`. An optional metric is included only if at least one run measured it. The
+    metrics of the report are `card_metrics`.
     """
     measured = {name for run in runs for name in (*run.record.measurements.scalars, *run.record.measurements.sites)}
     names = names or table("audit", headlines_of(run.record for run in runs))

@@ -59,7 +59,10 @@ class ResultsTable(Generic[T]):
         return cls(tuple(Column(heading, heading) for heading in headings), tuple(map(tuple, rows)))
 
     def select(self, headings: Mapping[str, str]) -> ResultsTable[T]:
-        """Return the table with only the columns name → new heading, in the order of the headings."""
+        """Return the table with only some columns, in the order of `headings`.
+
+        The mapping `headings` is: name of the column → its heading in the new table.
+        """
         positions = {column.name: position for position, column in reversed([*enumerate(self.columns)])}
         columns = (replace(self.columns[positions[name]], heading=heading) for name, heading in headings.items())
         rows = (tuple(row[positions[name]] for name in headings) for row in self.rows)
@@ -67,7 +70,10 @@ class ResultsTable(Generic[T]):
 
 
 def frame(table: ResultsTable) -> pd.DataFrame:
-    """Return a data frame named by the headings; a missing number is None, and a verdict is its label."""
+    """Return the table as a data frame with the headings as column names.
+
+    A missing number is None, and a verdict is its label.
+    """
     import pandas as pd  # an audit without frames does not need pandas
 
     def value(cell: Any) -> Any:

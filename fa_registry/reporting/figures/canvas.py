@@ -266,9 +266,9 @@ def tick_text(value: float, percent: bool) -> str:
 
 
 def padded(values: Iterable[float], min_width: float, share: float = 0.06) -> tuple[float, float]:
-    """Return the range of the finite values, or 0, with a margin of `share` of the range on both sides.
+    """Return the range of the finite values with a margin on both sides, at least `min_width` wide.
 
-    The returned range is at least `min_width` wide.
+    Each margin is `share` of the range. If no value is finite, the range is centred at 0.
     """
     finite = [value for value in values if math.isfinite(value)]
     low, high = (min(finite), max(finite)) if finite else (0.0, 0.0)

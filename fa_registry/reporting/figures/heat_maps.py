@@ -112,9 +112,9 @@ def reading_at(panel: Panel, run: RunAudit, site: int, epoch: int) -> Reading:
 
 
 def heat_panel(panel: Panel, numbers: pd.DataFrame, groups: Sequence[Group]) -> FigurePanel:
-    """Return the heat map of one metric in one setting, with its table; there is at least one value.
+    """Return the heat map of one metric in one setting, with its table.
 
-    The page shows the map of `layer_map` instead of the image.
+    At least one value in `numbers` must exist. The page shows the map of `layer_map` instead of the image.
     """
     rule = limit(panel.judged, groups)
     epochs = sorted(numbers["epoch"].unique().tolist())
@@ -163,7 +163,7 @@ def _table(panel: Panel, numbers: pd.DataFrame, epochs: Sequence[int]) -> Iterat
 
 
 def draw(panel: Panel, numbers: pd.DataFrame, threshold: float | None) -> RenderedFigure:
-    """Draw a heat map from the rows of `heat_numbers`; the threshold is that of the rule, or None."""
+    """Draw a heat map from the rows of `heat_numbers`, with the threshold of the metric's rule."""
     methods = list(dict.fromkeys(numbers["method"]))[:MOST]
     visible_rows = numbers[numbers["method"].isin(methods)]
     sites = visible_rows[~_nowhere(visible_rows)]["site"]
@@ -219,7 +219,7 @@ LENGTH, THICK = 2.9, 0.11  # of the colour bar, in inches
 class Scale:
     """A colour scale: ascending edges of intervals, and one colour per interval.
 
-    Each tick is (edge, label). The edges may be decimal logarithms. Above the edge `limit` (or None), a rule fires.
+    Each tick is (edge, label). If `logarithmic` is true, the edges are decimal logarithms. A rule fires above the edge `limit`.
     """
 
     edges: tuple[float, ...]
@@ -255,7 +255,10 @@ def growth(values: Iterable[float], threshold: float | None) -> Scale:
 
 
 def _logarithmic(parts: Sequence[tuple[float, float, str, str, int]], threshold: float | None) -> Scale:
-    """Return a scale of parts: (first edge, last edge, first colour, last colour, number of colours)."""
+    """Return a scale that joins several parts.
+
+    Each part is the tuple (first edge, last edge, first colour, last colour, number of colours).
+    """
     edges = [parts[0][0]]
     colours: list[str] = []
     for low, high, start, end, count in parts:

@@ -77,7 +77,7 @@ def setting_figures(
 def form_figures(
     group: Group, controls: Sequence[Group], cards: Mapping[str, Mapping[str, Any]]
 ) -> tuple[Picture | FigurePanel, ...]:
-    """Return the small figures of a reporting form and its frozen controls, without tables.
+    """Return the small figures of a reporting form, without tables.
 
     The figures are the main metric with the range of the frozen controls, the largest growth with its limit, and Γ by site with its
     null. If the main metric was not measured by epoch, its figure has one dot per seed. A figure without any number is left out.
@@ -107,7 +107,7 @@ def _with_sites(
 ) -> tuple[SettingFigures, int]:
     """Return the setting with the figures by site that fit, and the remaining bytes.
 
-    The settings left share the space for maps; this setting is one of them.
+    The space for maps is shared by `settings_left` settings, including this setting.
     """
     if room <= 0:
         return replace(part, full=False), 0

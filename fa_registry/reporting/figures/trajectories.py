@@ -257,7 +257,10 @@ def panels(groups: Sequence[Group]) -> tuple[Panel, ...]:
 
 
 def curves(panel: Panel, groups: Sequence[Group]) -> list[tuple[str, np.ndarray]]:
-    """Return (method, values by epoch) of every run, in the unit of the panel's axis; NaN if missing."""
+    """Return (method, values by epoch) of every run, in the unit of the panel's axis.
+
+    A missing value is NaN.
+    """
     return [
         (group_label(group), np.array([entry if isinstance(entry, float) else np.nan for entry in row.__json__()]))
         for group in groups

@@ -91,9 +91,9 @@ def compare_context(report: AuditReport, selected_groups: Sequence[Group]) -> Co
 
 
 def settings_shared(selected_groups: Sequence[Group]) -> tuple[list[list[Group]], list[str]]:
-    """Return the columns of each setting in which all methods have a column, and remarks on the others.
+    """Return the columns of each setting in which all methods have a column.
 
-    If there is no such setting, all columns are in one part.
+    If there is no such setting, all columns are in one part. The second value contains remarks on omitted columns.
     """
     labels = set(map(group_label, selected_groups))
     by_setting: dict[str, list[Group]] = {}

@@ -331,7 +331,9 @@ def read_blanks(form: Path) -> dict[str, str]:
 
 
 def check_blanks_kept(blank_texts: Mapping[str, str], page: str, form: Path) -> None:
-    """Check that a new page contains every text (by name of its blank) of the form that the page replaces.
+    """Check that a new page contains every text that the author wrote into the form that it replaces.
+
+    The keys of `blank_texts` are the names of the blanks.
 
     Raises:
         UsageError: The new page lacks a text.

@@ -46,7 +46,10 @@ PER_RUN = "One number per run"
 
 
 def site_tables(runs: Sequence[RunAudit], report: AuditReport) -> tuple[Table[Row[Cell]], ...]:
-    """Return the tables by site with rows: scale and reference, credit and null, perturbation, others."""
+    """Return the tables of metrics by site, without empty tables.
+
+    The tables are: scale and reference, credit and null, perturbation, other metrics.
+    """
     card_metrics = metrics_of_cards(report.cards)
     measured = (name for run in runs for name in run.record.measurements.sites)
     standard_tables = [(title, [quantity_of(name, card_metrics) for name in names]) for title, names in SITE_TABLES]
@@ -175,7 +178,10 @@ def _cards(names: Sequence[str], report: AuditReport) -> tuple[CardLine, ...]:
 
 
 def _measured(names: Sequence[str], runs: Sequence[RunAudit]) -> str:
-    """Return how the runs recorded that these metrics were measured; cards describe only the present code."""
+    """Return a text that states how these metrics were measured.
+
+    The text contains what the runs recorded. The cards of diagnostics describe only the present code.
+    """
     texts = {}
     for run in runs:
         named = ((name, name.rpartition("_")[0]) for name in run.record.measurements.conventions)

@@ -132,7 +132,10 @@ def index_context(sources: Sources, figures: Truncated[SettingFigures] = NO_FIGU
 
 
 def rendered_figures(context: IndexContext) -> dict[FigureFile, bytes]:
-    """Return file → image of every figure; the name has the title and, if there are several, the setting."""
+    """Return a mapping from file to image for every figure of the page.
+
+    The name of a file is made from the title of its figure and, if there are several settings, from the setting.
+    """
     several = len(context.figures.shown) > 1
     figures = [
         (figure.title, part.setting, figure.drawn)

@@ -90,7 +90,10 @@ def quantity_text(figure: PublishedFigure) -> str:
 
 
 def setting_text(figure: PublishedFigure) -> str:
-    """Return architecture, options, data set and epochs of a value, or "" if it belongs to no one setting."""
+    """Return architecture, options, data set and epochs of a published value.
+
+    The text is empty if the value does not belong to one setting.
+    """
     setting = figure.setting
     if setting is None:
         return ""

@@ -154,7 +154,10 @@ class UserEnvironment(ImmutableSandboxedEnvironment):
 
 
 def _result_size(operator: str, left: Any, right: Any) -> tuple[int, int, str]:
-    """Return (upper bound of the size of `left operator right`, or 0 if small; allowed maximum; unit)."""
+    """Return an upper bound of the size of `left operator right`, the allowed maximum, and the unit.
+
+    The bound is 0 if the result cannot be large.
+    """
     numbers = isinstance(left, int) and isinstance(right, int)
     if numbers and operator == "**":
         return left.bit_length() * max(right, 0), BITS, "bits"

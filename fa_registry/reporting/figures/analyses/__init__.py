@@ -46,7 +46,10 @@ def analysis_numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFra
 
 
 def analysis_figure(analysis: Analysis, runs: Sequence[RunAudit]) -> RenderedFigure | None:
-    """Return the figure of an analysis, the same bytes for the same numbers, or None if it is third-party."""
+    """Return the figure of an analysis, or None for a third-party analysis.
+
+    The same numbers give the same bytes.
+    """
     if analysis.name not in DRAWINGS:
         return None
     return figure_of(DRAWINGS[analysis.name], analysis_numbers(analysis, runs))

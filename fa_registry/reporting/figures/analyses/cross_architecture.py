@@ -17,7 +17,10 @@ MARKERS = "os^DvP*X"
 
 
 def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
-    """Return the mean margin of each method and setting, with its 95 % interval, in percentage points."""
+    """Return the mean margin over the frozen control for each method and setting.
+
+    The margin and its 95 % interval over seeds are in percentage points.
+    """
     return variant(entry(row, "margin", "architecture", "verdict") for row in analysis.rows)
 
 
