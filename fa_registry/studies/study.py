@@ -125,7 +125,10 @@ def _outside_recipe(raw: Mapping[str, Any]) -> list[str]:
 
 
 def grids(raw: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the valid [[grid]] tables of a study.toml, without unknown keys; see `wrong_fields`."""
+    """Yield the valid [[grid]] tables of a study.toml, without unknown keys.
+
+    `wrong_fields` reports invalid tables.
+    """
     fields = [field.name for field in dataclasses.fields(Grid)]
     for grid in raw["grid"] if isinstance(raw.get("grid"), list) else ():
         if isinstance(grid, Mapping):

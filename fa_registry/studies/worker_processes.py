@@ -287,12 +287,18 @@ class Worker:
             self._hung_up = True
 
     def interrupt(self) -> None:
-        """Raise KeyboardInterrupt in the worker's job; no effect while it runs third-party native code."""
+        """Raise KeyboardInterrupt in the worker's job.
+
+        The exception has no effect while the job runs third-party native code.
+        """
         if hasattr(signal, "SIGUSR1"):
             self._signal(signal.SIGUSR1)
 
     def end(self, seconds: float | None = None) -> None:
-        """Wait until the process exits; kill it after a time limit [10 s]. Then remove its temporary files."""
+        """Wait until the process exits, then remove its temporary files.
+
+        The process is killed after the time limit `seconds`, by default GRACE_SECONDS.
+        """
         seconds = GRACE_SECONDS if seconds is None else seconds
         deadline = time.monotonic() + seconds
         try:

@@ -44,6 +44,7 @@ class Adoption(Result):
     """Result of `run_adopt`.
 
     Attributes:
+        status: `complete` or `diverged`.
         adopted: True if this call logged the run, False if the store already contained it.
         headline: The main metrics by name; empty if the store already contained the run.
         absent: Reason why the alignment Γ was not measured; empty if Γ was measured.

@@ -282,9 +282,9 @@ def _expired(waivers: Sequence[Waiver]) -> Iterator[str]:
 
 
 def cards(records: Sequence[RunRecord]) -> dict[str, dict[str, Any]]:
-    """Return the cards of all diagnostics and of the plug-ins that the records use, by e.g. `methods/dfa`.
+    """Return the cards of all diagnostics and of the plug-ins that the records use.
 
-    Plug-ins that are not installed are omitted.
+    A key is `<plug-in kind>/<name>`, for example `methods/dfa`. Plug-ins that are not installed are omitted.
     """
     used_plugins = {("diagnostics", name) for name in diagnostics.CATALOG.built_in()}
     for field in ("method", "dataset", "architecture"):

@@ -34,7 +34,10 @@ RECORDED = ("spec", "status", "digests", "feedback", "provenance", "trajectory")
 
 
 def outcome_of(check: Callable[[], Integrity]) -> Integrity:
-    """Return the outcome of `check`: for an IntegrityError `mismatch`, for other errors `unverifiable`."""
+    """Return the outcome of `check`; convert errors to outcomes.
+
+    An IntegrityError becomes `mismatch`; any other RegistryError becomes `unverifiable`.
+    """
     try:
         return check()
     except RegistryError as error:

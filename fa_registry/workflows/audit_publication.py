@@ -80,7 +80,10 @@ def log_audit(
 
 
 def _report_all(tracker: Tracker, report: AuditReport, folder: Path, selection: Selection, run_id: str) -> str:
-    """Log the results to all runs that the audit concerns; return the address of the MLflow page."""
+    """Log the results to the audit's run, the audited runs and the study.
+
+    Return the address of the MLflow page.
+    """
     page_tags = seal_folder(folder)
     tracker.upload(run_id, folder)
     tracker.log(run_id, tags=page_tags)
@@ -152,7 +155,10 @@ def _is_there(tracker: Tracker, run_id: str, path: str) -> bool:
 
 
 def _attach_forms(tracker: Tracker, notes: Notes, folder: Path) -> dict[str, dict[str, str]]:
-    """Attach to each run a copy of its group's form (decision 0026): run id → (file name → digest)."""
+    """Attach to each run a copy of its group's reporting form (decision 0026).
+
+    Return a mapping: run id → (file name → digest of the file).
+    """
     attached: dict[str, dict[str, str]] = {}
     for group, link in notes.sources.forms:
         page = inline_assets((folder / link.href).read_text(encoding="utf-8"))
@@ -205,10 +211,10 @@ def verdict_tags(report: AuditReport, index: int, current_tags: Mapping[str, str
 
 
 def outdated_verdict_tags(tags: Mapping[str, str], current_tags: Mapping[str, str]) -> list[str]:
-    """Return the names of a run's outdated verdict tags, which the new tags `tags` do not replace.
+    """Return the names of a run's outdated verdict tags; `tags` are the new tags of the run.
 
-    The verdict tag of an edition with changed thresholds is outdated if an earlier audit set this tag, and if `tags` contains
-    the verdict of the same edition with the original thresholds.
+    The verdict tag of an edition with changed thresholds is outdated if an earlier audit set this tag, and if `tags` contains the
+    verdict of the same edition with the original thresholds.
     """
     # for an edition with changed thresholds, the name of the tag ends with .modified
     prefixes = tuple(f"{name}." for name in tags if name.startswith(schema.TAG_VERDICT) and HAS_DIGEST(name))

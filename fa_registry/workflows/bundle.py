@@ -128,7 +128,10 @@ def _tracker(folder: Path) -> MemoryTracker:
 
 
 def _sealed(tracker: MemoryTracker, run: StoredRun, record: RunRecord, manifest: Manifest) -> Verification:
-    """Check that the report judges this run, and check its files; `trusted` if files are omitted."""
+    """Check that the report judges this run and that the files match their digests.
+
+    If the bundle omits files, the outcome is `trusted`.
+    """
     try:
         if run.run_id != record.run_id or run.tags.get(schema.TAG_SPEC) != record.spec.identity:
             raise IntegrityError(

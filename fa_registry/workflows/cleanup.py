@@ -104,9 +104,9 @@ def close_abandoned(
 
 
 def close(tracker: Tracker, run: StoredRun, as_status: str = "failed") -> None:
-    """Close a run whose process has ended; without a final status, it gets `as_status`.
+    """Close a run whose process has ended.
 
-    A run that a person stopped gets `interrupted` instead.
+    A run without a final status gets the status `as_status`, or `interrupted` if a person stopped the run.
     """
     state = RunState(run)
     if state.status not in schema.ENDED_STATUSES:

@@ -40,7 +40,9 @@ RUN_ID = re.compile(r"[0-9a-f]{4,32}")
 
 @dataclass(frozen=True)
 class Operand:
-    """One method, given by its label, or one run, given by the first characters of its id, to compare.
+    """One method or one run to compare.
+
+    The user gives a method by its label and a run by the first characters of its id.
 
     Attributes:
         text: The operand, as the user typed it.

@@ -32,10 +32,10 @@ CHECK_SECONDS = 3_600.0  # limit of the checks, which take far less time on one 
 
 
 def cached_conformance(spec: RunSpec, store: str) -> dict[str, Any]:
-    """Return the conformance outcome that training records for a method, as JSON; empty if built-in.
+    """Return the conformance outcome that training records for a method, as JSON.
 
-    The outcome is computed once for each version of the source code and stored in a folder next to the store. A method that
-    fails its checks is trained nevertheless, and the failures are logged.
+    The outcome is computed once for each version of the source code and stored in a folder next to the store. For a built-in
+    method, the mapping is empty. A method that fails its checks is trained nevertheless, and the failures are logged.
     """
     if methods.CATALOG.location(spec.method).is_builtin:
         return {}

@@ -40,7 +40,7 @@ ONE_MACHINE = (
 
 
 def asked_resources(executor: str, cluster: ClusterOptions, device: str, problems: list[str]) -> JobResources:
-    """Return the resources that each job requests, as the user typed them; append errors to `problems`."""
+    """Return the resources that each job requests; append errors to `problems`."""
     cpus = f"a whole number up to {MOST_CPUS}, or a fraction such as 0.5"
     gpus = "a fraction of one GPU such as 0.125, or 1 for one GPU"
     resources = JobResources(

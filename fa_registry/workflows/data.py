@@ -42,10 +42,10 @@ def overview(name: str = "", root: Path | None = None) -> list[DataRow]:
 
 
 def places(name: str, root: Path | None = None) -> list[DataRow]:
-    """Return one row per path at which the package searches for a file of a data set, as `overview`.
+    """Return one row per path at which the package searches for a file of a data set.
 
-    A row has the data set's name, the kind of the path (e.g. `source` or `decoded`), the path, the file's MD5, and whether the
-    file exists.
+    The arguments are those of `overview`. A row has the data set's name, the kind of the path (e.g. `source` or `decoded`), the
+    path, the file's MD5, and whether the file exists.
     """
     folder = data_root(root)
     rows = []

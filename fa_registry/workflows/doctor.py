@@ -158,7 +158,10 @@ def _database(store: str) -> str | dict[str, Any]:
 
 
 def _files(store: str, repair: bool) -> dict[str, Any]:
-    """Check whether the runs' files exist at the addresses in the database; `repair` corrects addresses."""
+    """Check whether the runs' files exist at the addresses in the database.
+
+    If `repair` is True and the files were moved, correct the addresses.
+    """
     try:
         database = sqlite_path(resolve_uri(store))
         if database is None or _is_missing(store):
@@ -184,7 +187,10 @@ def _files(store: str, repair: bool) -> dict[str, Any]:
 
 
 def _configuration() -> str:
-    """Describe the configuration on this machine; audits expect bitwise equal results only from the same."""
+    """Describe the configuration of numerical computations on this machine.
+
+    Audits expect bitwise equal results only from runs with the same configuration.
+    """
     settings = configuration()
     threads = torch.get_num_threads()
     return f"{settings['instruction_set']}; {settings['math_library']}; fingerprint {settings['fingerprint']} at {threads} threads"

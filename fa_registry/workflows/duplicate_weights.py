@@ -93,7 +93,10 @@ def compared(tracker: Tracker, records: Sequence[RunRecord]) -> list[RunRecord]:
 
 
 def _with_near(record: RunRecord, similar_runs: Mapping[str, str], records_by_id: Mapping[str, RunRecord]) -> RunRecord:
-    """Add a failed check that names the runs with almost the same weights, unless one failed before."""
+    """Add a failed check that names the runs with almost the same weights.
+
+    A record that already has a failed check of the final weights is not changed.
+    """
     if not similar_runs or any(_is_found(check) for check in record.integrity.checks):
         return record
     reported = [
@@ -132,7 +135,10 @@ def may_share_weights(first: RunSpec, second: RunSpec) -> bool:
 
 
 def effective(spec: RunSpec) -> RunSpec:
-    """Return the specification with a fixed value in each field without effect; see `may_share_weights`."""
+    """Return the specification with a fixed value in each field that has no effect on its weights.
+
+    See `may_share_weights`.
+    """
     recipe, blocks = spec.recipe, spec.architecture_options.get("num_blocks")
     control, options = spec.control, _options(spec)
     if control == "shallow" or blocks == 0:

@@ -50,6 +50,8 @@ class ForgettableRun(Result):
 def forgettable(run_ids: Sequence[str], store: str) -> list[ForgettableRun]:
     """Return a description of each run that `run_forget` would move to MLflow's bin, without moving it.
 
+    The first characters of a run id are enough.
+
     Raises:
         InvalidFields: Some runs must be kept; the error lists all of them with the reasons.
         UsageError: No id was given, or an id is unknown or ambiguous.

@@ -89,7 +89,11 @@ def listed_runs(store: str = "", study: str = "", method: str = "", status: str 
 
 
 def _why_none(tracker: Tracker, study: str, method: str, status: str) -> str:
-    """Return the reason why no run matches, or raise UnknownName if a given value occurs nowhere."""
+    """Return the reason why no run matches.
+
+    Raises:
+        UnknownName: The study, method or status occurs neither in the store nor in fa_registry.
+    """
     from fa_registry import methods  # imports torch, which a list of runs does not need
     from fa_registry.studies import study as studies
 
@@ -136,7 +140,9 @@ COUNTED = ("runs", "metrics", "latest_metrics", "params", "tags")
 
 
 def run_optimize(store: str) -> dict[str, Any]:
-    """Run ANALYZE on a sqlite store to make queries faster; return the number of rows of each large table.
+    """Run ANALYZE on a sqlite store to make queries faster.
+
+    Return the address of the store, and the number of rows of each large table.
 
     Raises:
         UsageError: The store is not a sqlite database.
@@ -202,9 +208,11 @@ class RunStatus:
 
 @dataclass
 class StatusPoller:
-    """Reader of the newest runs (`most`) of a store or of a study, whose states `poll` returns.
+    """Reader of the newest runs in a store; each call of `poll` returns their present states.
 
     Attributes:
+        study: study whose runs are read; an empty string for all runs.
+        most: maximum number of runs.
         clock: function that returns the time in seconds.
         signs: monitor of the runs' heartbeats.
     """
@@ -249,7 +257,10 @@ class StatusPoller:
         )
 
     def _rate(self, run: StoredRun, epoch: int) -> float | None:
-        """Return the epochs per second since the first poll, or since the run was started or resumed."""
+        """Return the epochs per second since the first poll, or None if unknown.
+
+        If no epoch has ended since the first poll, return the epochs per second since the run was started or resumed.
+        """
         first_epoch, start_time = self._seen.setdefault(run.run_id, (epoch, self.clock()))
         if epoch == first_epoch:
             resumed = run.tags.get(schema.TAG_RESUMED, "")

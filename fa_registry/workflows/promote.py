@@ -85,11 +85,11 @@ class Promotion(Result):
 def verdicts_by_edition(tracker: Tracker, run: StoredRun, edition: str) -> tuple[str, tuple[Opinion, ...]]:
     """Return the id of the newest audit of `run`, and the verdict of each edition of this audit.
 
-    The verdict of `edition` comes first, or else the verdict of the audit's leading edition.
+    The verdict of `edition` comes first. If `edition` is empty, the verdict of the audit's leading edition comes first.
 
     Raises:
-        UsageError: the run was never audited, was audited only by other editions, or its files changed after the audit. The
-            message gives the command that audits the run.
+        UsageError: the run was never audited, was audited only by other editions, or its files changed after the audit. The message
+            gives the command that audits the run.
         IntegrityError: the audit's report or the run differs from what was recorded.
     """
     audit_run_id, command = run.tags.get(schema.TAG_REPORT, ""), _audit(run, edition)
@@ -138,7 +138,10 @@ def _check_record(tracker: Tracker, audit_run_id: str, record: RunRecord) -> Non
 
 
 def _check_opinion(run: StoredRun, opinion: Opinion, report: AuditReport, index: int) -> None:
-    """Raise IntegrityError if the report's thresholds or verdict are not those of the built-in edition."""
+    """Raise IntegrityError if the report's thresholds or verdict are not those of the built-in edition.
+
+    The metrics in the report are judged again.
+    """
     overrides = {code: float(threshold) for code, threshold in opinion.edition.overrides.items()}
     edition = load_edition(opinion.edition.name, overrides)
     limits = {rule.code: [condition.threshold for condition in rule.conditions] for rule in edition.rules}

@@ -36,7 +36,11 @@ def drawn_nonce() -> str:
 
 
 def asked_nonce(typed: str) -> str:
-    """Return the typed nonce (1 to 64 hexadecimal digits, else ValueError), or a random nonce if empty."""
+    """Return the nonce that the user typed, or a random nonce if `typed` is empty.
+
+    Raises:
+        ValueError: `typed` is not a hexadecimal number of 1 to 64 digits.
+    """
     if typed and not NONCE.fullmatch(typed):
         raise ValueError(
             f"expected 1 to 64 hexadecimal digits, e.g. the nonce of an earlier audit, found {typed[:80]!r}"
@@ -123,7 +127,7 @@ def _differences(
 
 
 def logged_rows(rows: Iterable[SeriesRow]) -> Mapping[int, Measurements]:
-    """Return the logged metrics of a run by epoch, from the rows of its series."""
+    """Return a run's logged metrics by epoch, from rows (epoch, metric, site, value, reason) of its series."""
     sites: dict[int, dict[str, dict[int, Reading]]] = {}
     scalars: dict[int, dict[str, Reading]] = {}
     for epoch, metric, site, value, reason in rows:

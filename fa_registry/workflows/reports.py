@@ -205,7 +205,11 @@ def _incomplete(report: AuditReport) -> Iterator[str]:
 
 
 def run_diff(a: str, b: str) -> AuditDiff:
-    """Compare two audits (audit.json or its folder); raise InvalidFields if a file is no audit report."""
+    """Compare two audits and return the differences; `a` and `b` are an audit.json or its folder.
+
+    Raises:
+        InvalidFields: a file is missing or is not an audit report.
+    """
     problems: list[str] = []
     reports = [_report(name, field, problems) for name, field in ((a, "AUDIT_A"), (b, "AUDIT_B"))]
     if problems:

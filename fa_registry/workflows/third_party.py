@@ -32,7 +32,10 @@ Job = Callable[[StoredRun, Callable[[], bool], Callable[[Any], None]], Measureme
 
 
 def usable_members() -> dict[str, Diagnostic]:
-    """Return the third-party diagnostics by name, without diagnostics that cannot be imported."""
+    """Return the third-party diagnostics by name.
+
+    If a diagnostic cannot be imported, an error is logged and the diagnostic is omitted.
+    """
     third_party = set(diagnostics.CATALOG.third_party())
     return {name: member for name, member in diagnostics.CATALOG.members().items() if name in third_party}
 

@@ -162,7 +162,10 @@ def _opened(store: str, experiment_id: str, study: str) -> tuple[MlflowTracker, 
 def _acquire_run(
     job: TrainingJob, tracker: MlflowTracker, snapshot: StudySnapshot, report: Callable[[Any], None]
 ) -> _RunRecorder | StoredRun:
-    """Create a run with the lease of its specification; return its recorder, or another process's run."""
+    """Create a run and acquire the lease of its specification.
+
+    Return the recorder of the run, or the run of another process that trains the specification or has trained it.
+    """
     finished = partial(finished_but(job.known, job.watch), job.spec)
     if job.yields and (other_run := finished(snapshot.attempts(job.spec.identity))):
         return other_run

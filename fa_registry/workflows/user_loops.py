@@ -35,7 +35,11 @@ OF_STATES = {"h_norm", "growth", "growth_init", "growth_max", "growth_init_max",
 
 
 def from_factory(path: str) -> nn.Module:
-    """Return the nn.Module that `package.module:function` builds; raise UsageError if this fails."""
+    """Return the model that the function `path` builds, given as `package.module:function`.
+
+    Raises:
+        UsageError: the function cannot be imported, fails, or does not return an nn.Module.
+    """
     module, _, name = path.partition(":")
     try:
         model = getattr(importlib.import_module(module), name)()
