@@ -266,7 +266,10 @@ class JudgedUnit:
         return tuple(sorted({reading.value for reading in self.shown if reading.value is not None}))
 
     def verdicts(self, threshold: float) -> tuple[Verdict, ...]:
-        """Return one verdict per run at another threshold, from a cache that both searches for changes use."""
+        """Return one verdict per run at another threshold.
+
+        The result is cached, because the search for changed labels and the search for changed outcomes use the same verdicts.
+        """
         if threshold in self._kept:
             return self._kept[threshold]
         single_rule_edition = dataclasses.replace(self.edition, rules=(self.limit.rule,), fail_if=(), strict=False)

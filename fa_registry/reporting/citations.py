@@ -144,7 +144,10 @@ def _called(name: str, text: str) -> str:
 
 
 def _in_text(key: str, source: str) -> str:
-    """Return a @misc entry with a note; BibTeX styles sort entries without an author by the field `key`."""
+    """Return a @misc entry whose note is the source.
+
+    BibTeX styles sort entries without an author by the field `key`.
+    """
     text = SPECIAL.sub(ESCAPED, UNSAFE.sub("", source))
     return f"@misc{{{key},\n  key={{{key}}},\n  note={{{text}}}\n}}"
 

@@ -122,7 +122,10 @@ def claim(key: str, text: str, touched: Sequence[RunAudit]) -> Claim:
 
 
 def has_gamma(run: RunAudit) -> bool:
-    """Return whether the run has a Γ that can be interpreted as alignment: the credit is not the gradient."""
+    """Return whether Γ of the run can be interpreted as alignment.
+
+    The run must have a value of Γ, and its credit must not be the gradient itself.
+    """
     return scalar_metric(run.record, HEADLINE_GAMMA).value is not None and not is_gradient(run)
 
 
@@ -157,12 +160,18 @@ def observed_text(finding: Finding) -> str:
 
 
 def with_state(runs: Iterable[RunAudit], *states: str, quantities: Sequence[str] = ()) -> list[RunAudit]:
-    """Return the runs that have a finding in one of the states, about one of the metrics if any are given."""
+    """Return the runs that have a finding in one of the states.
+
+    If `quantities` is not empty, only findings about these metrics count.
+    """
     return [run for run in runs if finding_with(run, *states, quantities=quantities)]
 
 
 def finding_with(run: RunAudit, *states: str, quantities: Sequence[str] = ()) -> Finding | None:
-    """Return the first finding in one of the states, about one of the metrics if any are given, or None."""
+    """Return the first finding that has one of the states, or None.
+
+    If `quantities` is not empty, only findings about these metrics count.
+    """
     about = (finding for finding in run.findings if not quantities or finding.quantity in quantities)
     return next((finding for finding in about if observed_text(finding) in states), None)
 

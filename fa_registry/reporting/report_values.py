@@ -56,7 +56,10 @@ class Frozen:
         return cls({run.record.run_id: run.record for run in report.runs})
 
     def value(self, run: RunAudit) -> Number:
-        """Return the main metric of the run's frozen control, or the value that the author of the run stated."""
+        """Return the main metric of the run's frozen control, such as its accuracy.
+
+        If there is no control, return the value that the author stated when the run was adopted.
+        """
         headline = headline_of(run.record.measurements.scalars)
         if run.record.spec.control != "none":
             return Number(Reading(None, f"this run is the {run.record.spec.control} control"), headline.kind, ())

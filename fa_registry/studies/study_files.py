@@ -90,7 +90,7 @@ class StudyVariant:
 
     @property
     def overrides(self) -> dict[str, Any]:
-        """Overrides that create this variant, as input of `load_study`; empty without differences."""
+        """Overrides that create this variant, as input of `load_study`; empty if nothing differs."""
         data_override = {"data": self.data} if self.data else {}
         return data_override | ({"scale": self.scale} if self.scale != 1 else {})
 

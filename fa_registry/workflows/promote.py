@@ -196,13 +196,14 @@ def run_promote(
 ) -> Promotion:
     """Register a run's final weights as a model version, with card, feedback and specification.
 
-    Before anything is written, all metrics of the run are recomputed as in `verify`. If a metric or a file differs from what
-    was recorded, nothing is written.
+    Before anything is written, all metrics of the run are recomputed as in `verify`. If a metric or a file differs from what was
+    recorded, nothing is written.
 
     Args:
+        run: run id, or the first characters of it.
         name: name of the registered model. If empty, the name is made from method and setting.
-        edition: edition whose verdict decides whether the run may be promoted. If empty, the leading edition of the newest
-            audit decides.
+        edition: edition whose verdict decides whether the run may be promoted. If empty, the leading edition of the newest audit
+            decides.
         despite: reason to promote a run whose verdict is FAIL or INCOMPLETE.
         author: person who gives the reason `despite`. If empty, the user's login name is used.
 
@@ -210,6 +211,7 @@ def run_promote(
         InvalidFields: lists all invalid arguments.
         UsageError: the run is not finished, was not audited, or needs a reason `despite`.
         IntegrityError: a file or a metric differs from what was recorded.
+        StoreError: the store cannot be used.
     """
     check_text(name, despite)
     tracker = open_tracker(location.store, create=False, write=True)

@@ -127,7 +127,10 @@ def _differences(
 
 
 def logged_rows(rows: Iterable[SeriesRow]) -> Mapping[int, Measurements]:
-    """Return a run's logged metrics by epoch, from rows (epoch, metric, site, value, reason) of its series."""
+    """Return the logged metrics of a run by epoch.
+
+    The rows of the run's series are (epoch, metric, site, value, reason).
+    """
     sites: dict[int, dict[str, dict[int, Reading]]] = {}
     scalars: dict[int, dict[str, Reading]] = {}
     for epoch, metric, site, value, reason in rows:

@@ -188,7 +188,10 @@ def load_report(path: Path) -> AuditReport:
 
 
 def _incomplete(report: AuditReport) -> Iterator[str]:
-    """Yield an error per duplicate run, and per edition that did not judge the same runs in this order."""
+    """Yield one error per duplicate run, and one error per edition with wrong runs.
+
+    Each edition must have judged the runs of the report, in the same order.
+    """
     ids = [run.record.run_id for run in report.runs]
     for run_id, count in sorted(Counter(ids).items()):
         if count > 1:

@@ -55,7 +55,10 @@ def plain(cell: AnalysisCell) -> str | float | None:
 
 
 def named(numbers: pd.DataFrame) -> pd.DataFrame:
-    """Add a column `row` with the label of each method, and the parts in which several settings differ."""
+    """Add a column `row` with the label of each method.
+
+    If there are several settings, the label also contains the parts in which the settings differ.
+    """
     settings = list(dict.fromkeys(numbers["setting"]))
     parts = [setting.split(" · ") for setting in settings]
     shared = set.intersection(*map(set, parts)) if parts else set()

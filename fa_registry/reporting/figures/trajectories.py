@@ -279,7 +279,10 @@ def heights(panel: Panel, values: np.ndarray | float) -> np.ndarray:
 
 
 def frozen_range(groups: Sequence[Group], headline: str) -> tuple[float, float] | None:
-    """Return the smallest and largest final main metric of the frozen controls, or None without a value."""
+    """Return the smallest and largest final main metric of the frozen controls.
+
+    Return None if no frozen control has a value.
+    """
     frozen = (run.record for group in groups for run in group.runs if run.record.spec.control == "frozen")
     values = [value for record in frozen if (value := scalar_metric(record, headline).value) is not None]
     return (min(values), max(values)) if values else None
@@ -303,7 +306,10 @@ def limit(quantity: str, groups: Sequence[Group]) -> tuple[str, float] | None:
 
 
 def panel_limit(panel: Panel, groups: Sequence[Group]) -> tuple[str, float] | None:
-    """Return (rule, threshold) for the panel's metric, in the unit of the panel's axis, or None."""
+    """Return (rule, threshold) of the rule that judges the panel's metric, or None.
+
+    The threshold is in the unit of the panel's axis.
+    """
     limits = ((limit(quantity, groups), factor) for quantity, factor in panel.judged)
     return next(((rule_limit[0], rule_limit[1] * factor) for rule_limit, factor in limits if rule_limit), None)
 

@@ -432,7 +432,10 @@ def _ends(name: str, site: int, group: Group) -> tuple[float | None, float | Non
 
 
 def layer_figure(groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any]]) -> tuple[tuple[str, str], ...]:
-    """Return ((data URI, alternative text),) of the figure of ‖g_l‖ and Γ_l by site, or () if it is empty."""
+    """Return ((data URI, alternative text),) of the figure of ‖g_l‖ and Γ_l by site.
+
+    The tuple is empty if no column has a number.
+    """
     frame = layer_numbers(groups, cards)
     if frame["value"].isna().all():
         return ()

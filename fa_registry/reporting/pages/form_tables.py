@@ -156,7 +156,10 @@ def _number(run: RunAudit, name: str, kind: str, site: int | None) -> Number:
 
 
 def _members(runs: Sequence[RunAudit], card_metrics: Known) -> Iterator[Metric]:
-    """Yield the metrics with the largest values in each family, whose names have the same prefix."""
+    """Yield the metrics with the largest values in each family.
+
+    The names of all metrics of a family have the same prefix.
+    """
     for family in (metric.family for metric in families(card_metrics)):
         largest: dict[str, float] = {}
         for run in runs:

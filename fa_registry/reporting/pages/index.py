@@ -165,13 +165,19 @@ def _findings(sources: Sources) -> tuple[list[FindingRow], int]:
 
 
 def _unaudited(report: AuditReport) -> Truncated[OtherRun] | None:
-    """Return the runs that this audit left out, finished runs first, or None if the report lacks them."""
+    """Return the runs that this audit left out; finished runs are first.
+
+    The result is None if the report does not list these runs.
+    """
     other_runs = report.choice.unaudited if report.choice else None
     return None if other_runs is None else Truncated.first(MOST, sorted(other_runs, key=lambda run: not run.finished))
 
 
 def _neighbour(sources: Sources) -> Truncated[NearSettingRow] | None:
-    """Return the runs with a setting within 1 % of a judged setting, or None if the report lacks them."""
+    """Return the runs whose setting differs by at most 1 % from a judged setting.
+
+    The result is None if the report does not list these runs.
+    """
     choice = sources.report.choice
     if choice is None or choice.beside is None:
         return None

@@ -243,7 +243,10 @@ def environment(name: str, user_templates: Path | None = None) -> Environment:
 
 
 def mode(name: str) -> str:
-    """Return the language .md.j2, .tex.j2 or .html.j2 of a template; a style sheet belongs to HTML."""
+    """Return the suffix of the language of a template: .md.j2, .tex.j2 or .html.j2.
+
+    A file with another suffix, such as the style sheet, is part of an HTML page and has the mode of HTML.
+    """
     return next((suffix for suffix in (MARKDOWN, LATEX) if name.endswith(suffix)), HTML)
 
 
