@@ -208,7 +208,9 @@ def _incomplete(report: AuditReport) -> Iterator[str]:
 
 
 def run_diff(a: str, b: str) -> AuditDiff:
-    """Compare two audits and return the differences; `a` and `b` are an audit.json or its folder.
+    """Compare two audits and return the differences.
+
+    The arguments `a` and `b` are paths of an audit.json or of its folder.
 
     Raises:
         InvalidFields: a file is missing or is not an audit report.

@@ -34,7 +34,7 @@ Job = Callable[[StoredRun, Callable[[], bool], Callable[[Any], None]], Measureme
 def usable_members() -> dict[str, Diagnostic]:
     """Return the third-party diagnostics by name.
 
-    If a diagnostic cannot be imported, an error is logged and the diagnostic is omitted.
+    If a diagnostic cannot be used, a warning is logged and the diagnostic is omitted.
     """
     third_party = set(diagnostics.CATALOG.third_party())
     return {name: member for name, member in diagnostics.CATALOG.members().items() if name in third_party}

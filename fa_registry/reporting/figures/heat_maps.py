@@ -114,7 +114,7 @@ def reading_at(panel: Panel, run: RunAudit, site: int, epoch: int) -> Reading:
 def heat_panel(panel: Panel, numbers: pd.DataFrame, groups: Sequence[Group]) -> FigurePanel:
     """Return the heat map of one metric in one setting, with its table.
 
-    At least one value in `numbers` must exist. The page shows the map of `layer_map` instead of the image.
+    The argument `numbers` must contain at least one value. The page shows the map of `layer_map` instead of the image.
     """
     rule = limit(panel.judged, groups)
     epochs = sorted(numbers["epoch"].unique().tolist())

@@ -331,7 +331,7 @@ def read_blanks(form: Path) -> dict[str, str]:
 
 
 def check_blanks_kept(blank_texts: Mapping[str, str], page: str, form: Path) -> None:
-    """Check that a new page contains every text that the author wrote into the form that it replaces.
+    """Check that a new page contains every text that the author wrote into the replaced form.
 
     The keys of `blank_texts` are the names of the blanks.
 
