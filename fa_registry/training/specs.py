@@ -109,9 +109,10 @@ def _parse(name: str, value: Any) -> Any:
 
 
 def whole_number(value: Any, least: float | None, most: int = MOST) -> int:
-    """Convert a number or text to an integer, from `least` to an absolute value of at most `most`.
+    """Convert a number or text to an integer, and check its range.
 
-    Any other value raises ValueError. None for `least` means no lower limit.
+    The integer must be at least `least`, and its absolute value at most `most`. None for `least` means no lower limit. Any
+    other value raises ValueError.
     """
     if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
         raise ValueError(f"expected a whole number, found {describe_value(value)}")
