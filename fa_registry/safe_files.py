@@ -97,7 +97,10 @@ def open_zip(path: Path, limit: int = TENSORS) -> Iterator[zipfile.ZipFile]:
 
 
 def resolve_user_path(path: Path) -> Path:
-    """Replace all links in a path that the user typed. Links in a store, however, are refused."""
+    """Return a path that the user typed, with every link replaced by its target.
+
+    A path that the user typed may be a link. A path in a store must not be a link.
+    """
     try:
         return Path(os.path.realpath(path))
     except ValueError:  # not a valid file name: the error on opening gives the reason

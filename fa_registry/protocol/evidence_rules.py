@@ -54,7 +54,7 @@ MOST_SHARED = 0.01
 
 
 def evidence(record: RunRecord) -> Iterator[Finding]:
-    """Yield findings on method and code; none for a built-in method with complete records."""
+    """Yield findings on method and code. A built-in method with complete records has no such findings."""
     if record.conformance and record.conformance.state != "own":
         yield _of_method(record)
     checks = record.integrity.checks if record.integrity.state != "trusted" else ()  # trusted: nothing was recomputed

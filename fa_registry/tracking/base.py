@@ -104,7 +104,10 @@ class StoredRun:
 
 
 def is_ahead(run: StoredRun) -> bool:
-    """Return whether a run starts over an hour in the future, because its machine's clock was wrong."""
+    """Return whether the start time of a run is more than an hour in the future.
+
+    Such a start time shows that the clock of the run's machine was wrong.
+    """
     return run.started > (time.time() + CLOCKS_APART) * 1000
 
 

@@ -74,7 +74,10 @@ MOST_THREADS = 256  # on a machine with more cores, the limit is the number of i
 
 
 def threads_refused(count: int) -> str:
-    """Return why a recomputation must not start `count` CPU threads at once here, or an empty text."""
+    """Return an error text if this machine must not start `count` CPU threads, else an empty text.
+
+    The limit exists because all threads start at the same time when a run is recomputed.
+    """
     limit = max(usable_cores(), MOST_THREADS)
     return f"the run was measured with {count:,} threads; this machine starts at most {limit}" if count > limit else ""
 

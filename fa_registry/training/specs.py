@@ -240,7 +240,10 @@ DIGITS = 6  # digits of a digest that distinguishes two names
 
 
 def setting_label(spec: RunSpec) -> str:
-    """Return architecture with size and changes, data set, epochs and changed recipe as one text."""
+    """Return a text that describes the specification's setting.
+
+    The text contains the architecture with its size and changed options, the data set, the epochs, and changes to the recipe.
+    """
     return SEPARATOR.join(_setting(spec, [f"{spec.epochs} epochs"]))
 
 
