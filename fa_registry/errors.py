@@ -58,8 +58,8 @@ class UnknownName(UsageError):
 class InvalidFields(UsageError):
     """Error that reports all wrong fields of one request together.
 
-    `subject` is the file or record that contains the fields. There is one sentence per wrong field, which starts with the name of
-    the field.
+    `subject` is the file or record that contains the fields. `problems` contains one sentence per wrong field. Each sentence
+    starts with the name of the field.
     """
 
     def __init__(self, subject: str, problems: Sequence[str]):
@@ -100,9 +100,10 @@ LONGEST_PROBLEM, LONGEST_LIST, LONGEST_MESSAGE = 1_000, 3_000, 3_900
 
 
 def unknown_name_text(family: str, name: object, known_names: Iterable[str]) -> str:
-    """Return the error message for an unknown name, with the known names and perhaps a similar name.
+    """Return the error message for an unknown name.
 
-    `family` is a noun for the kind of name, for example `method`.
+    The message lists the known names. If a known name is similar, the message suggests this name. `family` is a noun for the
+    kind of name, for example `method`.
     """
     names = sorted(known_names)
     matches = difflib.get_close_matches(shortened(name), names, n=1)
@@ -132,7 +133,10 @@ def pluralise(number: int, noun: str) -> str:
 
 
 def join_names(names: Collection[object], limit: int = MOST_NAMES) -> str:
-    """Return at most `limit` names with commas for an error message, then a count: `…, and 99,990 more`."""
+    """Return a comma-separated list of at most `limit` names for an error message.
+
+    If there are more names, the text ends with a count, for example `…, and 99,990 more`.
+    """
     visible_names = [shortened(name, LONGEST_IN_LIST) for name in islice(names, limit)]
     truncation_notes = [f"and {len(names) - limit:,} more"] if len(names) > limit else []
     return ", ".join([*visible_names, *truncation_notes])

@@ -108,7 +108,10 @@ def decode(hint: Any, value: Any, subject: str = "record") -> Any:
 
 
 def try_decode(hint: Any, value: Any) -> tuple[Any, list[str]]:
-    """Convert plain values as `decode` does, but return (object, []) or (None, problems)."""
+    """Convert plain values as `decode` does, but return the problems instead of raising an error.
+
+    The result is (object, []) if the value is valid, else (None, problems). The caller can add problems to the list.
+    """
     validator = _validator(hint)
     from pydantic_core import ValidationError
 
@@ -285,7 +288,7 @@ def is_finite(value: Any) -> bool:
 
 
 def describe_value(value: Any) -> str:
-    """Return a short one-line description of a wrong value, even of a million entries, for a message."""
+    """Return a short one-line description of a wrong value, even of a huge list, for an error message."""
     return shortened(reprlib.repr(value))
 
 
@@ -399,7 +402,7 @@ def _table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def intern_values(value: Any) -> Any:
-    """Return an equal value, with a short string interned, because many runs contain the same ones."""
+    """Return an equal value. Intern a short string to save memory: many runs contain the same strings."""
     # a digest belongs to one run, so longer strings are not interned
     return sys.intern(value) if type(value) is str and len(value) < DIGEST_LENGTH else value
 

@@ -28,7 +28,10 @@ def outlive_readers() -> None:
 
 
 def has_reader(stream: TextIO) -> bool:
-    """Return whether a stream has a reader. It is false only after a write to a closed pipe failed."""
+    """Return whether a stream still has a reader.
+
+    The result is false only after a write has failed because the reader has closed the pipe.
+    """
     raw = _raw(stream)
     return not (isinstance(raw, _OutlivingFile) and raw.is_abandoned)
 

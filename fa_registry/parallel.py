@@ -19,7 +19,7 @@ MOST = 8  # largest number of processes; each may need as much memory as this pr
 
 
 def usable_cores() -> int:
-    """Return the number of CPU cores that this process may use; without CPU affinity, all cores."""
+    """Return the number of CPU cores that this process may use, or of all cores without CPU affinity."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -108,7 +108,7 @@ class Catalog:
         return [name for name in self.names() if not self._locations[name].is_builtin]
 
     def built_in(self) -> dict[str, Any]:
-        """Return name → plug-in of all built-in plug-ins, sorted by name, without third-party code."""
+        """Return name → plug-in of all built-in plug-ins, sorted by name. Run no third-party code."""
         return {name: self.get(name) for name in self.names() if self._locations[name].is_builtin}
 
     def has_failed(self, name: str) -> bool:
@@ -127,7 +127,7 @@ class Catalog:
         return locations[name]
 
     def get(self, name: str) -> Any:
-        """Import and return the plug-in. Raise UnknownName, or PluginError if it cannot be used."""
+        """Import and return the plug-in. Raise UnknownName, or PluginError if the plug-in cannot be used."""
         location = self.location(name)
         if name in self._failed:
             raise self._failed[name]

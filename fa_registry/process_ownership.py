@@ -40,7 +40,7 @@ def is_here(tag: str) -> bool:
 
 
 def is_dead(tag: str) -> bool:
-    """Return whether the process of a tag has certainly ended; false on another machine."""
+    """Return whether the process of a tag has certainly ended; false for a process on another machine."""
     _, pid, start = (*tag.split(":"), "", "")[:3]
     has_local_pid = is_here(tag) and bool(PID.fullmatch(pid))
     return has_local_pid and not _lives(int(pid), int(start) if START.fullmatch(start) else 0)
@@ -58,7 +58,10 @@ def is_abandoned(name: str) -> bool:
 
 
 def create_temp_dir(prefix: str, parent: Path | None = None) -> Path:
-    """Create a temporary folder, by default in the system's, whose name has this process's mark."""
+    """Create a temporary folder whose name contains the mark of this process.
+
+    `parent` is the parent folder, by default the temporary folder of the system.
+    """
     return Path(tempfile.mkdtemp(prefix=f"{prefix}{owner_suffix()}", dir=parent))
 
 
@@ -85,7 +88,10 @@ def abandoned_folders() -> list[Path]:
 
 
 def abandoned_processes() -> list[int]:
-    """Return the pids of process servers and workers whose owner process has ended (Linux only)."""
+    """Return the pids of process servers and workers whose owner process has ended.
+
+    The result is empty on systems other than Linux.
+    """
     pids = []
     for environ_file in Path("/proc").glob("[0-9]*/environ"):
         with suppress(OSError):  # the process belongs to another user or has just ended
@@ -128,7 +134,10 @@ def _started(pid: int) -> int:
 
 
 def _status(pid: int) -> tuple[str, int]:
-    """Return the state letter of a process, X if there is none, and its start in ticks after boot, or 0."""
+    """Return the state letter of a process and its start time in ticks after boot.
+
+    The state is X if there is no such process. The start time is 0 if it is unknown.
+    """
     with suppress(OSError):  # no such process, a process of another user, or a system without /proc
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
         return fields[0], int(fields[19])

@@ -16,7 +16,10 @@ NOT_A_CHECKOUT = "not a git checkout"
 
 @cache  # imported code does not change while the process runs
 def commit() -> tuple[str, bool | None]:
-    """Return the git commit, or NOT_A_CHECKOUT in a wheel, and whether it has changes (None: unknown)."""
+    """Return the git commit of this source checkout and whether it has local changes.
+
+    The commit of an installed wheel is NOT_A_CHECKOUT. The second value is None if local changes are unknown.
+    """
     root = Path(__file__).resolve().parent.parent
     if not (root / ".git").exists():
         return NOT_A_CHECKOUT, None

@@ -25,7 +25,10 @@ ONE_READ = 2**25  # bytes per read of `zipfile`, which reads its whole list of f
 
 
 class UnreadableFile(IntegrityError):
-    """Error for a file that is missing or must not be read: its path, and a reason such as "is a link"."""
+    """Error for a file that is missing, cannot be read, or must not be read.
+
+    `reason` is the last part of the message, after the path, such as "is a link".
+    """
 
     def __init__(self, path: Path, reason: str):
         self.path = path
@@ -51,12 +54,18 @@ def read_file(path: Path, limit: int = RECORD) -> bytes:
 
 
 def open_file(path: Path, limit: int = TENSORS) -> BinaryIO:
-    """Open a regular file of any size, no link, for binary reading; raise UnreadableFile as `read_file`."""
+    """Open a regular file for binary reading, even if the file is too large for memory.
+
+    The path must not be a link. `limit` is the maximum size in bytes. The errors are those of `read_file`.
+    """
     return open(_opened(path, limit), "rb")
 
 
 def check_file(path: Path, limit: int = TENSORS) -> Path:
-    """Return `path` if it is a readable regular file, for a library; raise as `read_file` otherwise."""
+    """Return `path` after checking that it is a readable regular file. Errors are as for `read_file`.
+
+    Use this check before a library opens the file by its name.
+    """
     os.close(_opened(path, limit))
     return path
 
@@ -88,7 +97,10 @@ def open_zip(path: Path, limit: int = TENSORS) -> Iterator[zipfile.ZipFile]:
 
 
 def resolve_user_path(path: Path) -> Path:
-    """Replace all links in a path that the user typed. Links in a store, however, are refused."""
+    """Return a path that the user typed, with every link replaced by its target.
+
+    A path that the user typed may be a link. A path in a store must not be a link.
+    """
     try:
         return Path(os.path.realpath(path))
     except ValueError:  # not a valid file name: the error on opening gives the reason

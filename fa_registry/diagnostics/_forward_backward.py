@@ -80,10 +80,10 @@ class ForwardBackward:
     widths: Sequence[float] = ()
 
     def observation(self, credits: Sequence[Tensor] | None, **other_fields: Any) -> Observation:
-        """Convert the passes to an Observation with one vector per row, i.e. sample or position, and site.
+        """Convert the passes to an Observation with one vector per site and row.
 
-        `credits` is one tensor (N, …) per site, or None. `other_fields` are those that the passes do not provide, such as
-        `no_credits`.
+        A row is a sample or a position. `credits` is one tensor (N, …) per site, or None. `other_fields` are the fields of the
+        Observation that the passes do not provide, such as `no_credits`.
         """
         return Observation(
             hidden=[self.task.state_rows(state, self.labels) for state in self.single.hidden],
@@ -278,7 +278,7 @@ def observe(
 
 
 def weight_dtype(network: nn.Module) -> torch.dtype:
-    """Return the dtype of the network's first floating parameter, by default torch's default dtype."""
+    """Return the dtype of the first floating parameter, or torch's default dtype if there is none."""
     dtypes = (weight.dtype for weight in network.parameters() if weight.is_floating_point())
     return next(dtypes, torch.get_default_dtype())
 

@@ -36,7 +36,7 @@ class TraceError(Exception):
 class PrecisionWatch(TorchDispatchMode):
     """Context manager that detects operations that round their inputs to a coarser dtype.
 
-    The attribute `coarsest` is the coarsest dtype to which an operation has rounded so far, at first `precision`.
+    The attribute `coarsest` is the coarsest dtype to which an operation has rounded so far. Its initial value is `precision`.
     """
 
     def __init__(self, precision: torch.dtype):
@@ -79,7 +79,10 @@ def draws_numbers(run: Callable[[], Any]) -> bool:
 
 
 def cast(network: nn.Module, precision: torch.dtype) -> dict[str, Tensor]:
-    """Return detached parameters and copied buffers by name, cast to `precision` unless integer."""
+    """Return the network's detached parameters and buffers by name, cast to `precision`.
+
+    Integer tensors are not cast. Buffers are copied, because a forward pass may write to a buffer.
+    """
 
     def converted(tensor: Tensor) -> Tensor:
         return tensor.detach().to(precision) if tensor.is_floating_point() else tensor.detach()
@@ -198,10 +201,10 @@ OWN_DRAWS = (
 
 
 def is_repeated(losses: Shifted, first_losses: Tensor, states: Sequence[Tensor], precision: torch.dtype) -> bool:
-    """Return whether a second pass without shifts gives the losses of the first pass again, (N,).
+    """Return whether a second pass without shifts gives `first_losses`, (N,), again.
 
-    The tolerance is 100 times the eps of `precision`, the coarsest dtype in which the passes compute. For `losses`, see
-    `shifted_losses`.
+    The tolerance is 100 times the eps of `precision`, the coarsest dtype in which the passes compute. `states` are h_0..h_L.
+    For `losses`, see `shifted_losses`.
     """
     resolution = 100 * torch.finfo(precision).eps
     second_losses = losses([torch.zeros_like(state) for state in states])
@@ -240,20 +243,22 @@ def differenced_gradients(
 ) -> tuple[list[Tensor], list[float]]:
     """Estimate the gradients by central differences of the loss.
 
-    The function estimates one gradient g with D entries per sample (see `state_vectors`). Each pair of forward passes shifts all
-    samples along one direction. If D ≤ WIDEST, there are D directions, and the gradient is exact except for rounding. Otherwise
-    the gradient is projected on K = WIDEST random directions and multiplied by √(D/K). The component of this estimate along the
-    credit is replaced by the exact component. For the projection Pg, ‖Pg‖²/‖g‖² has the distribution Beta(K/2, (D−K)/2) with the
-    relative standard deviation √(2(D−K)/(K(D+2))). The relative standard deviation of the norm is half of this value.
+    The function estimates one gradient g with D entries per sample (see `state_vectors`). Each pair of forward passes shifts
+    all samples along one direction. If D ≤ WIDEST, there are D directions, and the gradient is exact except for rounding.
+    Otherwise the gradient is projected on K = WIDEST random directions and multiplied by √(D/K). The component of this estimate
+    along the credit is replaced by the exact component. For the projection Pg, ‖Pg‖²/‖g‖² has the distribution Beta(K/2,
+    (D−K)/2) with the relative standard deviation √(2(D−K)/(K(D+2))). The relative standard deviation of the norm is half of
+    this value.
 
     Args:
         losses: function from L+1 shifts to the losses in float64, see `shifted_losses`. Samples must not depend on each other.
-        states, credits: h_0..h_L, each (N, …), and c_0..c_L, one vector (N, D_l) per sample, or None.
+        states: h_0..h_L, each (N, …).
+        credits: c_0..c_L, one vector per sample, (N, D_l), or None.
 
     Returns:
         Two lists with one entry per site. The first list contains the gradients in float64, in the shapes of the states. These
-        gradients are valid only after `gradient_vectors` has reduced them to vectors. The second list contains the relative half
-        width of a 95 % interval of ‖g_l‖, which is 0 if the gradient is exact.
+            gradients are valid only after `gradient_vectors` has reduced them to vectors. The second list contains the relative
+            half width of a 95 % interval of ‖g_l‖, which is 0 if the gradient is exact.
     """
     zeros = [torch.zeros_like(state) for state in states]
     gradients, widths = [], []

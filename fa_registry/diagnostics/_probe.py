@@ -67,7 +67,10 @@ class ProbeContext:
 
 
 def perturbed_samples(bench: ProbeContext) -> ProbeContext:
-    """Return the context of the perturbed samples: all, or SAMPLES_OF_POSITIONS for tokens and maps."""
+    """Return the probe context of the samples whose states are perturbed.
+
+    If states are tokens or maps, only the first SAMPLES_OF_POSITIONS samples are perturbed, otherwise all.
+    """
     if all(state.dim() == 2 for state in bench.states):
         return bench
     selection = slice(SAMPLES_OF_POSITIONS)

@@ -70,10 +70,10 @@ class Aggregates(Diagnostic):
 def _aggregate(
     name: str, reduced: Mapping[int, Mapping[str, float]], counted_sites: Sequence[int], refusals: Sequence[str]
 ) -> Reading:
-    """Compute one aggregate of Γ over the sites whose credit is not exact by construction.
+    """Compute one aggregate of Γ over `counted_sites`, whose credit is not exact by construction.
 
-    `reduced` contains the mean and the median over samples for each site with a valid Γ. If Γ is not valid at a counted site, the
-    aggregate is N/A. `refusals` contains the reason for every site, or an empty string.
+    `reduced` contains the mean and the median over samples for each counted site with a valid Γ. `refusals` contains, for every
+    site, the reason why Γ is not valid, or an empty string. If Γ is not valid at a counted site, the aggregate is N/A.
     """
     _, scope, over_sites, over_samples = name.split("_")
     sites = [site for site in counted_sites if scope == "all" or site > 0]

@@ -124,7 +124,10 @@ class DiagnosticCard:
 
 @dataclass(frozen=True)
 class Measured:
-    """Result of a diagnostic: metric name → one Reading per site 0..L, and metric name → one Reading."""
+    """Result of a diagnostic.
+
+    `sites` contains one Reading per site 0..L for each metric name, `scalars` one Reading for each metric name.
+    """
 
     sites: Mapping[str, SiteReadings] = field(default_factory=dict)
     scalars: Mapping[str, Reading] = field(default_factory=dict)

@@ -36,7 +36,10 @@ class FeatureDrift(Diagnostic):
     )
 
     def measure(self, observation: Observation) -> Measured:
-        """Compute ‖W_T − W_0‖_F/‖W_0‖_F of every parameter and of all blocks; N/A without the weights."""
+        """Compute ‖W_T − W_0‖_F/‖W_0‖_F of every parameter and of all block parameters.
+
+        The metrics are N/A if the weights or the initial weights are unavailable.
+        """
         if reason := absence(observation, "weights"):
             return Measured(scalars={OF_BLOCKS: Reading(None, reason)})
         weights, initial = observation.bench.weights, observation.bench.initial_weights

@@ -63,7 +63,10 @@ def _block(observation: Observation, site: int) -> Reading:
 
 
 def _mean(blocks: tuple[Reading, ...]) -> Reading:
-    """Return the mean over all blocks, never over some, or the first reading without a value."""
+    """Return the mean over all blocks, or the first reading without a value.
+
+    A mean over some of the blocks would be a different metric.
+    """
     if not blocks:
         return Reading(None, "the network has no block")
     absent = next((reading for reading in blocks if reading.value is None), None)

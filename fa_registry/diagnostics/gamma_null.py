@@ -66,7 +66,7 @@ class GammaNull(Diagnostic):
 
 
 def _gammas(observation: Observation, indices: range) -> np.ndarray:
-    """Compute Γ of the draws in `indices`, (draws, sites). It is nan if no sample has a defined cosine."""
+    """Compute Γ of the draws in `indices`, (draws, sites). Γ is nan if no sample has a defined cosine."""
     fresh_credits = [observation.bench.fresh_credits(index) for index in indices]
     columns = []
     for site, gradient in enumerate(observation.gradients):

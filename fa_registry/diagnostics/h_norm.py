@@ -42,8 +42,8 @@ class HiddenNorm(Diagnostic):
     def measure(self, observation: Observation) -> Measured:
         """Compute the median over samples of ‖h_l‖, and the growth of this median (protocol.md §1).
 
-        Three metrics per site: h_norm is the median; growth is h_norm divided by h_norm at the previous site, so it starts at
-        site 1; growth_init is h_norm divided by h_norm at initialisation. Three scalar metrics: h_L is h_norm at site L;
+        At each site, h_norm is the median, growth is h_norm divided by h_norm at the previous site (from site 1 on), and
+        growth_init is h_norm divided by h_norm at initialisation. The scalar metric h_L is h_norm at site L. The scalar metrics
         growth_max and growth_init_max are the maxima over sites.
         """
         norms = median_norms(observation.hidden_norms)
@@ -74,7 +74,7 @@ def state_norms(hidden: Sequence[Tensor]) -> tuple[float, ...]:
 
 
 def largest(growth: np.ndarray) -> Reading:
-    """Return the largest growth as a Reading. If a value is nan, it is N/A with the reason "not finite"."""
+    """Return the largest growth. If a value is nan, the Reading is N/A with the reason "not finite"."""
     return Reading.of(growth.max()) if len(growth) else Reading(None, "the network has no block")
 
 

@@ -103,7 +103,10 @@ def quantity_of(name: str, card_metrics: Known = NONE) -> Metric:
 
 
 def at_last_site(name: str, card_metrics: Known = NONE) -> str:
-    """Return the site metric of a name at the last site, `gain` for `gain_L`, or an empty string."""
+    """Return the per-site metric whose value at the last site is called `name`: `gain` for `gain_L`.
+
+    The text is empty if there is no such metric.
+    """
     base = name.removesuffix(LAST_SITE)
     by_site = card_metrics.get(base) or DECLARED.get(base) if base != name else None
     return base if by_site and by_site.where == "site" else ""
@@ -130,12 +133,18 @@ def kind_of(quantity: str, card_metrics: Known = NONE) -> str:
 
 
 def is_scale(quantity: str) -> bool:
-    """Return whether a metric is on a ratio scale, so its mean is geometric and its values have ratios."""
+    """Return whether a metric is on a ratio scale.
+
+    The mean of such a metric is geometric, and two of its values are compared by their ratio.
+    """
     return quantity_of(quantity).mean == GEOMETRIC
 
 
 def other_metrics(measured: Iterable[str], card_metrics: Known) -> Iterator[Metric]:
-    """Yield measured metrics in no table, once each, except metrics of families and with `about`."""
+    """Yield the measured metrics that no table contains, in order and without repeats.
+
+    Metrics of families and metrics with an `about` field are excluded.
+    """
     prefixes = tuple(family.family for family in families(card_metrics))  # left out, see SHOWN_MEMBERS
     for name in dict.fromkeys(measured):
         quantity = quantity_of(name, card_metrics)
@@ -144,7 +153,10 @@ def other_metrics(measured: Iterable[str], card_metrics: Known) -> Iterator[Metr
 
 
 def run_metrics(measured: Iterable[str], card_metrics: Known) -> Iterator[Metric]:
-    """Yield a form's measured metrics with one number per run: `run_scalars`, then `other_metrics`."""
+    """Yield the measured metrics that a reporting form shows as one number per run.
+
+    The metrics in the table `run_scalars` come first, then the result of `other_metrics`.
+    """
     measured = tuple(dict.fromkeys(measured))
     yield from (quantity_of(name, card_metrics) for name in TABLES["run_scalars"] if name in measured)
     yield from other_metrics(measured, card_metrics)

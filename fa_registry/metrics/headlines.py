@@ -115,5 +115,5 @@ def headline_of(scalars: Mapping[str, Reading]) -> Headline:
 
 
 def headlines_of(records: Iterable[RunRecord]) -> tuple[Headline, ...]:
-    """Return the headlines of several runs in order, without repeats; ACCURACY if there are no runs."""
+    """Return the headlines of several runs in order, without repeats, or ACCURACY if there are no runs."""
     return tuple(dict.fromkeys(headline_of(record.measurements.scalars) for record in records)) or (ACCURACY,)

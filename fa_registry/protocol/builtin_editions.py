@@ -81,7 +81,10 @@ def _skeleton(text: str) -> str:
 
 
 def name_conflict(name: str, digest: str) -> str:
-    """Return an error text if a user's file with this SHA-256 uses a built-in edition's name, or ""."""
+    """Return an error text if a user-supplied file uses the name of a built-in edition.
+
+    Otherwise, return an empty string. `digest` is the SHA-256 of the file.
+    """
     builtin = claimed(name)
     if not builtin or digest in (digests()[builtin], digests().get(name)):
         return ""
@@ -185,7 +188,10 @@ def _apart(pair: tuple[Rule, Rule]) -> float:
 
 
 def differences(edition: Edition, base: Edition | None) -> Iterator[RuleDifference]:
-    """Yield the differences from a built-in edition. Without a base, every rule is a difference."""
+    """Yield every difference between an edition and the built-in edition `base`.
+
+    If `base` is None, every rule of the edition is a difference.
+    """
     user_fields, builtin_fields = (_fields_of_edition(side) if side else {} for side in (edition, base))
     yield from _differing("", builtin_fields, user_fields)
     user_rules = {rule.code: rule for rule in edition.rules}
@@ -213,7 +219,7 @@ def _fields_of_edition(edition: Edition) -> dict[str, Scalar]:
 
 
 def _fields_of_rule(rule: Rule) -> dict[str, Scalar]:
-    """Return a mapping field → value for a rule and its conditions, such as `also gain threshold`."""
+    """Return field → value of a rule and its conditions. An example of a field is `also gain threshold`."""
     fields = _plain(rule)
     del fields["code"]
     for part, conditions in (

@@ -31,8 +31,8 @@ JUDGES: dict[str, Callable[[Rule, RunWithControl, SeedGroup], Finding]] = {
 def judge(record: RunRecord, frozen: RunRecord | None, edition: Edition) -> RunAudit:
     """Judge one run without the other seeds of its group.
 
-    `frozen` is the control of the same setting and seed. Therefore, a rule that needs several seeds gives at most a provisional
-    finding. If a rule raises an exception, the result is an error finding.
+    Therefore, a rule that needs several seeds gives at most a provisional finding. If a rule raises an exception, the result is
+    an error finding. The caller must ensure that `frozen` is the frozen control of the same setting and seed, or None.
     """
     # no other run is known here, so a ladder_1 control cannot be required
     case = RunWithControl(record, frozen, last_block=frozen)
@@ -138,7 +138,10 @@ def _judge_safely(rule: Rule, case: RunWithControl, group: SeedGroup) -> Finding
 
 
 def _crashed_diagnostics(record: RunRecord) -> Iterator[Finding]:
-    """Yield an error for each crashed diagnostic. Its metrics are unknown, so the run cannot pass."""
+    """Yield an error finding for every diagnostic that crashed.
+
+    The metrics of the diagnostic are unknown, so the run cannot pass.
+    """
     for name, failure in record.measurements.failures.items():
         yield Finding(
             rule=name,

@@ -54,7 +54,7 @@ MOST_SHARED = 0.01
 
 
 def evidence(record: RunRecord) -> Iterator[Finding]:
-    """Yield findings on method and code; none for a built-in method with complete records."""
+    """Yield findings on method and code. A built-in method with complete records has no such findings."""
     if record.conformance and record.conformance.state != "own":
         yield _of_method(record)
     checks = record.integrity.checks if record.integrity.state != "trusted" else ()  # trusted: nothing was recomputed
@@ -87,9 +87,9 @@ def evidence(record: RunRecord) -> Iterator[Finding]:
 
 
 def shared_samples(record: RunRecord) -> str:
-    """Return the number of test samples that are also training samples, bit by bit, as text.
+    """Return a text with the number of test samples that are also training samples.
 
-    If the fraction of shared samples is at most MOST_SHARED, the text is empty.
+    Samples are compared bit by bit. If the fraction of shared samples is at most MOST_SHARED, the text is empty.
     """
     shared, samples = (record.measurements.conventions.get(name) for name in (SHARED_SAMPLES, "test_samples"))
     if not isinstance(shared, int) or not isinstance(samples, int) or not shared > MOST_SHARED * samples:
@@ -107,7 +107,10 @@ def several_controls(record: RunRecord, reason: str) -> Finding:
 
 
 def superseded(record: RunRecord, counted_run: RunRecord) -> Finding:
-    """Return the finding that another run of the same seed counts. With this finding, the run cannot pass."""
+    """Return the finding that another run of the same seed counts instead of this run.
+
+    With this finding, the run cannot pass.
+    """
     required = "every seed counts once, with its newest complete run"
     return _finding(record, DUPLICATE, "warn", "SUPERSEDED", required, not_counted(counted_run))
 
@@ -168,7 +171,10 @@ def fails_outright(finding: Finding) -> bool:
 
 
 def speaks_for_nothing(findings: tuple[Finding, ...]) -> bool:
-    """Return whether no claim about the method's metrics is possible: wrong card, or other code."""
+    """Return whether the findings exclude every claim about the method's metrics.
+
+    This is the case if the method does not match its card, or if other code trained the run.
+    """
     return any(
         (finding.rule == CODE and finding.outcome == "not_applicable") or fails_outright(finding)
         for finding in findings

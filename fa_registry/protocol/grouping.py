@@ -37,11 +37,11 @@ class Group:
 
 
 def frozen_controls(records: Iterable[RunRecord]) -> dict[tuple[str, int], tuple[RunRecord, ...]]:
-    """Return a mapping (setting identity, seed) → frozen controls of runs, oldest first.
+    """Return a mapping (setting identity, seed) → frozen controls.
 
-    Only complete runs are included. A control is excluded if its recomputed metrics differ from its logged metrics. If several
-    controls have equal final weights, only the newest one is included. Therefore, if a seed has several controls, their results
-    differ.
+    `records` are the runs, oldest first. Only complete runs are included. A control is excluded if its recomputed metrics
+    differ from its logged metrics. If several controls have equal final weights, only the newest one is included. Therefore, if
+    a seed has several controls, their results differ.
     """
     controls: dict[tuple[str, int], tuple[RunRecord, ...]] = {}
     for record in records:
@@ -92,7 +92,10 @@ def seeds_key(spec: RunSpec) -> str:
 
 
 def groups(report: AuditReport) -> tuple[Group, ...]:
-    """Return one group per setting and method, in the report's order; methods come before controls."""
+    """Return one group per setting and method.
+
+    Settings have the order of the report. Within a setting, methods come before controls.
+    """
     runs_of_group: dict[str, list[RunAudit]] = {}
     for run in report.runs:
         runs_of_group.setdefault(seeds_key(run.record.spec), []).append(run)

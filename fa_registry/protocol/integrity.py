@@ -33,7 +33,10 @@ class Tolerance:
         return abs(logged - recomputed) <= self.allowed(logged, recomputed)
 
     def is_gross(self, logged: float, recomputed: float) -> bool:
-        """Return whether no change of the machine explains the deviation: the run's files were changed."""
+        """Return whether the deviation is too large to be explained by a change of the machine.
+
+        Such a deviation means that the files of the run were changed.
+        """
         near_zero = min(GROSS * self.absolute, MOST_GROSS)
         return abs(logged - recomputed) > max(GROSS_SHARE * max(abs(logged), abs(recomputed)), near_zero)
 
@@ -114,7 +117,10 @@ def compare(logged: Measurements, recomputed: Measurements) -> Integrity:
 
 
 def difference_text(differences: Sequence[FigureDifference]) -> list[str]:
-    """Return a line such as `gain[2]: logged 0.5, recomputed 0.7` for SHOWN differences, and their number."""
+    """Return one line per difference, such as `gain[2]: logged 0.5, recomputed 0.7`.
+
+    After SHOWN lines, one line with the number of further differences follows.
+    """
     return _shortened(
         [
             f"{_place(difference.quantity, difference.site)}: "
@@ -154,7 +160,10 @@ def merged(logged: Measurements, recomputed: Measurements) -> Measurements:
 
 
 def pairs(logged: Measurements, recomputed: Measurements) -> Iterator[tuple[str, int | None, Reading, Reading]]:
-    """Yield (metric, site or None for a scalar, logged, recomputed) except for metrics of training only."""
+    """Yield (metric, site, logged, recomputed) for the metrics to compare.
+
+    Metrics that exist only in training are excluded. The site is None for a scalar metric.
+    """
     absent = Reading(None, "not recomputed")
     for name, row in logged.sites.items():
         recomputed_row = recomputed.sites.get(name, ())

@@ -17,7 +17,10 @@ Differing = dict[str, tuple[float, float]]  # field → its two numbers
 
 
 class NearSettings:
-    """Index of judged specifications with nearly equal numbers. All seeds of a specification count once."""
+    """Index that finds judged specifications whose numbers are nearly equal to given numbers.
+
+    Specifications that differ only in the seed count once.
+    """
 
     def __init__(self, specs: Iterable[RunSpec]):
         first_by_seeds: dict[str, RunSpec] = {}
@@ -30,7 +33,10 @@ class NearSettings:
         self._found: dict[str, list[tuple[RunSpec, Differing]]] = {}
 
     def near(self, spec: RunSpec) -> list[tuple[RunSpec, Differing]]:
-        """Return each judged specification near `spec`, with field → (judged value, value in `spec`)."""
+        """Return each judged specification near `spec`, with the fields that differ.
+
+        The fields are a mapping from each field to (value in the judged specification, value in `spec`).
+        """
         if spec.seeds not in self._found:
             fields = dict(_fields(spec))
             candidates = self._by_skeleton.get(_skeleton(fields), ())
@@ -43,7 +49,7 @@ class NearSettings:
 def differing_numbers(spec: RunSpec, other: RunSpec) -> Differing:
     """Return a mapping from each field that differs to (value in `spec`, value in `other`).
 
-    It is empty if any field differs that is not a number, or if two numbers differ by more than the fraction NEAR.
+    The mapping is empty if any field differs that is not a number, or if two numbers differ by more than the fraction NEAR.
     """
     return next((differing for _, differing in NearSettings([spec]).near(other)), {})
 

@@ -71,7 +71,10 @@ class RunWithControl:
 
     @property
     def other_set(self) -> str:
-        """Why the accuracy times the number of test samples is not a whole number, or an empty string."""
+        """Reason why the accuracy was not measured on the complete test set, or an empty string.
+
+        The accuracy times the number of test samples must be a whole number.
+        """
         samples, accuracy = _test_samples(self), self.record.measurements.scalars.get(ACCURACY.name)
         if not samples or accuracy is None or accuracy.value is None or whole(accuracy.value * samples):
             return ""
@@ -79,7 +82,11 @@ class RunWithControl:
 
     @cached_property
     def doubt(self) -> str:
-        """Why the frozen control is not proven or ambiguous; empty if the run is a control or has none."""
+        """Reason why the metrics and training of the frozen control are not proven.
+
+        If several frozen controls differ, the reason names these controls. The string is empty if the run is a control or has
+        no frozen control.
+        """
         if self.control:
             return ""
         if self.rivals:
@@ -162,7 +169,10 @@ class SeedGroup:
         return one_a_seed(self.cases, lambda case: case.record)
 
     def superseded_by(self, case: RunWithControl) -> RunRecord | None:
-        """Return the run that counts instead of the run of `case`, or None if both have the same result."""
+        """Return the run that counts instead of the run of `case`.
+
+        The result is None if the run of `case` counts, or has the same result as the run that counts.
+        """
         counted_run = self.counted[case.record.spec.seed].record
         is_same_result = counted_run is case.record or (
             counted_run.status == case.record.status and is_repetition(counted_run, case.record)
@@ -221,7 +231,7 @@ class SeedGroup:
 
 
 def shortened(items: Sequence[object], description: str = "") -> list[str]:
-    """Return the first SHOWN items as text, then the number of further items with its description."""
+    """Return the first SHOWN items as text, then the number of further items followed by `description`."""
     hidden_count = len(items) - SHOWN
     text = [str(item) for item in items[:SHOWN]]
     return [*text, f"{hidden_count} more {description}".strip()] if hidden_count > 0 else text

@@ -11,7 +11,10 @@ AS_LOGGED = "as logged; not recomputed"
 
 
 def proof(integrities: Sequence[Integrity]) -> str:
-    """Return a text such as `1 of 3 seeds replayed completely; first 8 steps of all` for a group."""
+    """Return a text that states how many trainings of a group were replayed.
+
+    An example is `1 of 3 seeds replayed completely; first 8 steps of all`.
+    """
     first_step_checks = [
         check
         for integrity in integrities

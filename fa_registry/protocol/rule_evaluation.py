@@ -26,7 +26,7 @@ class RuleOutcome:
     """Outcome of a rule that compares metrics with limits.
 
     Args:
-        outcome, state: such as "pass" and "OK", or "warn" and "EXPLODED"; see Finding.
+        outcome, state: outcome and state of the rule, such as "pass" and "OK", or "warn" and "EXPLODED"; see Finding.
         fires: whether the rule fires, or None if this is unknown for the reason `reason`.
         guard: reading of the guard if the guard fired, otherwise None.
         shown: index in `Rule.conditions` of the condition that a finding shows.

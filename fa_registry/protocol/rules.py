@@ -57,7 +57,7 @@ class Edition:
 
     @property
     def reference(self) -> EditionReference:
-        """Record of the edition for reports, with the differences from the built-in edition of its base."""
+        """Record of the edition for reports, with its differences from the built-in edition `based_on`."""
         base = self.name if self.shipped else self.based_on
         is_different = self.overrides or not self.shipped
         changes = tuple(differences(self, load_edition(base) if base else None)) if is_different else ()
@@ -158,7 +158,10 @@ def _located(name: str) -> tuple[Path, str | None]:
 
 
 def _changed(rule: Rule, changes: Mapping[tuple[str, str], float]) -> Rule:
-    """Return the rule with thresholds from (rule, metric) → value; metric "" is the main threshold."""
+    """Return a copy of the rule with the thresholds in `changes`, a mapping (rule, metric) → threshold.
+
+    The metric is an empty string for the rule's main threshold.
+    """
 
     def changed(condition: Condition) -> Condition:
         threshold = changes.get((rule.code, condition.quantity), condition.threshold)

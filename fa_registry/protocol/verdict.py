@@ -57,12 +57,19 @@ def verdict(record: RunRecord, findings: Sequence[Finding], edition: Edition) ->
 
 
 def is_intact(record: RunRecord) -> bool:
-    """Return whether no check found a difference from the recorded files. Only such a run is evidence."""
+    """Return whether no check found a difference between a run and its recorded files.
+
+    Only a run without such a difference is used as evidence.
+    """
     return record.integrity.state != "mismatch"
 
 
 def _flag(finding: Finding) -> str:
-    """Return the short text of a finding in the verdict: `D1`, or `D3 undecided` with its state."""
+    """Return the flag of a finding: the short text that the verdict shows.
+
+    If the rule fires, the flag is the code of the rule, such as `D1`. Otherwise the flag is the code with the state, such as
+    `D3 undecided`.
+    """
     # A rule that fires on a substitute for its metric, as in FAProtocol, is marked as `D3 provisional`.
     if finding.outcome == "fail" and finding.state != PROVISIONAL:
         return finding.rule

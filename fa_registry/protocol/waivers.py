@@ -92,7 +92,10 @@ def load_waivers(path: Path | str, today: datetime.date) -> tuple[Waiver, ...]:
 
 
 def waived(finding: Finding, record: RunRecord, waivers: Iterable[Waiver]) -> Finding:
-    """Mark a finding as waived if a valid waiver matches it and its outcome is `fail` or `warn`."""
+    """Mark a finding as waived if its outcome is `fail` or `warn` and a valid waiver matches it.
+
+    Any other finding is returned unchanged.
+    """
     if finding.outcome not in WAIVABLE:
         return finding
     for waiver in waivers:

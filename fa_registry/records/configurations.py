@@ -19,7 +19,10 @@ LONGEST = 150  # characters of a recorded setting that a message shows
 
 
 def differing_settings(logged: Mapping[str, Scalar], current: Mapping[str, Scalar]) -> list[str]:
-    """Return the settings that differ. If none differs, recomputed metrics must be equal in every bit."""
+    """Return the names of the settings in which two configurations differ.
+
+    If no setting differs, recomputed metrics must equal the logged metrics in every bit.
+    """
     # an older run has no CONFIGURATION, so only SAME_MACHINE is compared
     names = [*SAME_MACHINE, *(name for name in CONFIGURATION if name in logged)]
     return [name for name in names if logged.get(name) != current.get(name)]

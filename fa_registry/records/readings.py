@@ -18,7 +18,10 @@ NOT_FINITE = "not finite"  # the value was computed and is inf or nan
 
 
 def tells_not_finite(reason: str) -> bool:
-    """Return whether a value was inf or nan, which JSON and the stored tables cannot represent."""
+    """Return whether a value is missing because the value was inf or nan.
+
+    JSON and the stored tables cannot represent inf and nan.
+    """
     return reason.startswith(NOT_FINITE)
 
 

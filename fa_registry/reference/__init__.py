@@ -12,7 +12,7 @@ BEGIN, END = "<!-- generated: python -m fa_registry.reference --write -->", "<!-
 
 
 def filled(page: str, *parts: str) -> str:
-    """Return a page, relative to the checkout, with new text for each generated part.
+    """Return a page with new text for each generated part. `page` is a path relative to the checkout.
 
     The HTML comments BEGIN and END enclose a generated part. The other text is unchanged.
     """

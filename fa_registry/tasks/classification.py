@@ -63,7 +63,10 @@ class Classification(Task):
         return outputs.softmax(dim=1) - (self.target_rows(outputs, targets) if rows is None else rows)
 
     def batch_score(self, outputs: Tensor, targets: Tensor, losses: Tensor) -> Tensor:
-        """Return the number of correct predictions as a scalar tensor. A loss that is not finite is wrong."""
+        """Return the number of correct predictions as a scalar tensor.
+
+        A sample whose loss is not finite counts as wrong.
+        """
         # argmax of nan is class 0; nan < ∞ is false
         return ((outputs.argmax(dim=1) == targets) & (losses < math.inf)).sum(dtype=losses.dtype)
 
@@ -78,7 +81,7 @@ class Classification(Task):
 
 
 def accuracy(network: nn.Module, images: Tensor, labels: Tensor) -> float:
-    """Return the fraction of correctly classified samples. A sample with non-finite logits is wrong."""
+    """Return the fraction of correct samples. A sample with non-finite logits counts as wrong."""
     correct = torch.zeros((), dtype=torch.int64, device=images.device)
     with torch.inference_mode(), eval_mode(network):
         for start in range(0, len(images), TEST_BATCH):

@@ -44,7 +44,10 @@ class Oracle(Method):
 
 
 def credit_fits_state(setting: Setting) -> CheckOutcome:
-    """Check that each site has one finite credit, on no graph, with its state's shape and dtype."""
+    """Check that each site has one finite credit with the shape and dtype of its state.
+
+    The credits must not be part of an autograd graph.
+    """
     case = setting.case()
     inputs = case.inputs()
     credits = case.credits(inputs)

@@ -69,7 +69,10 @@ def usf_on_sign_weights_gives_bp(setting: Setting) -> CheckOutcome:
 
 
 def kolen_pollack_converges(setting: Setting) -> CheckOutcome:
-    """Check that W − B decays under SGD as (1 − ηλ)^t (W_0 − B_0), with the same η and λ for both."""
+    """Check that W − B decays under SGD as (1 − ηλ)^t (W_0 − B_0).
+
+    Weights and feedback are trained with the same learning rate η and weight decay λ.
+    """
     case = setting.case()
     start = _gaps(case)
     learning = [*case.network.parameters(), *case.feedback.parameters()]
@@ -187,7 +190,10 @@ def approaches_bp(setting: Setting) -> CheckOutcome:
 
 
 def block_jacobian_gives_bp(setting: Setting) -> CheckOutcome:
-    """Check exact credits in a linear network if B_l is the Jacobian ∂h_l/∂h_{l-1}, (D_l, D_{l-1})."""
+    """Check that the credits are exact in a linear network if B_l is the Jacobian of block l.
+
+    B_l = ∂h_l/∂h_{l-1} has the shape (D_l, D_{l-1}).
+    """
     case, jacobians, _ = linear_case(setting)
     return _with_feedback(case, jacobians, first_site=0)
 

@@ -15,7 +15,10 @@ OUTCOMES = ("pass", "fail", "not_applicable")
 
 @dataclass(frozen=True)
 class CheckOutcome:
-    """Result of one property on one network: "pass", "fail" or "not_applicable", and a value or problem."""
+    """Result of one property on one network.
+
+    `outcome` is "pass", "fail" or "not_applicable". `detail` is the measured value, or the problem.
+    """
 
     outcome: str
     detail: str
@@ -45,7 +48,10 @@ def inapplicable(detail: str) -> CheckOutcome:
 def within(
     names: Sequence[str], observed: Sequence[Tensor], expected: Sequence[Tensor], tolerance: float
 ) -> CheckOutcome:
-    """Check that every named tensor is close to its expected one, relative to the latter's largest entry."""
+    """Check that every tensor is close to its expected tensor.
+
+    `names` are for the message. `tolerance` is the largest error allowed, relative to the largest entry of the expected tensor.
+    """
     errors = {name: relative_error(*pair) for name, *pair in zip(names, observed, expected, strict=True)}
     worst = max(errors, key=lambda name: errors[name])
     figure = f"relative error {errors[worst]:.1e} at {worst}, allowed {tolerance:.0e}"
@@ -65,7 +71,10 @@ def relative_error(observed: Tensor, expected: Tensor) -> float:
 
 
 def cosine(left: Sequence[Tensor], right: Sequence[Tensor]) -> float:
-    """Return the cosine of two lists of tensors as vectors, or nan if one vector is zero."""
+    """Return the cosine of two lists of tensors, each concatenated into one vector.
+
+    The result is nan if one vector is zero.
+    """
     first, second = (torch.cat([tensor.flatten() for tensor in tensors]).double() for tensors in (left, right))
     return (first @ second / (first.norm() * second.norm())).item()
 

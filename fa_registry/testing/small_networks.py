@@ -191,7 +191,7 @@ class Setting:
 def draw_feedback(
     method: Method, shape: NetworkShape, seed: int, changes: Mapping[str, Scalar] | None = None
 ) -> nn.Module:
-    """Return the initial feedback state of a method, with `changes` of its options' defaults."""
+    """Return a method's initial feedback state. `changes` are options that differ from the defaults."""
     options = {name: option.default for name, option in method.card.options.items()}
     return method.feedback(shape, {**options, **(changes or {})}, generator(seed, "feedback"))
 
@@ -221,7 +221,10 @@ def batch(seed: int, samples: int = SAMPLES, shape: tuple[int, ...] = IMAGE_SHAP
 
 
 def variants(architecture: Architecture) -> Iterator[dict[str, Scalar]]:
-    """Yield option sets of small networks: a base set, another depth, and each boolean negated."""
+    """Yield sets of options for small networks of an architecture.
+
+    The sets are a base set, the base set with another depth, and the base set with one boolean option negated.
+    """
     options = architecture.card.options
     base = {name: value for name, value in SMALL.items() if name in options}
     yield base
@@ -242,10 +245,10 @@ def cannot_build(architecture: Architecture) -> str:
 
 
 def supported_by(method: Method, requested: Sequence[str | Architecture] | None, task: str = "") -> list[Architecture]:
-    """Return the architectures to test: the requested ones, or those that the card supports.
+    """Return the architectures to test, only those that support the task.
 
-    Only architectures of the catalog that support the task are returned. The default is every task that the card of the method
-    lists.
+    If `requested` is None, these are all architectures of the catalog that the method's card supports. Without a task, they are
+    the architectures that support one of the tasks in the card.
     """
     card = method.card
     if requested is None:

@@ -34,7 +34,10 @@ CREDIT_NORMS = ("none", "rms")
 
 
 def objective_gradient(setting: Setting) -> CheckOutcome:
-    """Check one step's gradients against autograd, with and without penalty and credit_norm."""
+    """Check that the gradients of one step equal autograd's gradients of the objective.
+
+    The check runs with and without penalty, for both values of credit_norm.
+    """
     case = setting.case()
     outcome = CheckOutcome("pass", "")
     for penalty in PENALTIES:
@@ -209,7 +212,10 @@ def assert_method(
 
 
 def _over_cases(name: str, check: Check, settings: Sequence[Setting]) -> PropertyResult:
-    """Check a property in all settings up to the first failure, else return the last setting that passes."""
+    """Check a property in all settings, and stop at the first failure.
+
+    If no setting fails, return the result of the last setting that passes.
+    """
     result = PropertyResult(name, "not_applicable", "")
     for setting in settings:
         outcome = _measure(check, setting)

@@ -104,7 +104,10 @@ class StoredRun:
 
 
 def is_ahead(run: StoredRun) -> bool:
-    """Return whether a run starts over an hour in the future, because its machine's clock was wrong."""
+    """Return whether the start time of a run is more than an hour in the future.
+
+    Such a start time shows that the clock of the run's machine was wrong.
+    """
     return run.started > (time.time() + CLOCKS_APART) * 1000
 
 
@@ -180,9 +183,9 @@ class Tracker(abc.ABC):
 
         Args:
             experiment: name of the experiment to search; empty means all experiments.
-            start, state: first characters of the run ids; required state of the run, such as RUNNING, where empty means any
-                state.
+            start: first characters of the run ids.
             most: maximum number of runs to return; 0 means no limit. Reading ten thousand runs takes minutes.
+            state: required state of the run, such as RUNNING; empty means any state.
         """
 
     @abc.abstractmethod
@@ -191,7 +194,10 @@ class Tracker(abc.ABC):
 
     @abc.abstractmethod
     def search_everywhere(self, params: Mapping[str, str], tags: Mapping[str, str]) -> Iterator[StoredRun]:
-        """Yield runs of all experiments that have all `params` and `tags`, newest first, also deleted runs."""
+        """Yield runs of all experiments that have all `params` and `tags`, newest first.
+
+        Deleted runs are included.
+        """
 
     @abc.abstractmethod
     def link(self, run_id: str, path: str) -> str:

@@ -75,7 +75,10 @@ class Client:
         return client
 
     def experiments(self, refresh: bool = False) -> list[Experiment]:
-        """Return all experiments except deleted ones, at most 60 seconds old, or new if `refresh` is true."""
+        """Return all experiments except deleted experiments.
+
+        The list is at most 60 seconds old, or new if `refresh` is true.
+        """
         listed_at, listed = self._listed[0]
         if refresh or time.monotonic() - listed_at > FRESH:
             listed = self.ask(lambda: _all_experiments(self._client))
@@ -83,7 +86,10 @@ class Client:
         return listed
 
     def ask(self, query: Callable[[], T]) -> T:
-        """Return query(). Wait for a locked database or server, and convert errors to StoreRefusal."""
+        """Call `query`, which queries this store, and return its result.
+
+        Wait for a locked database or an unreachable server, and convert errors to StoreRefusal.
+        """
         return _present(self.uri, lambda: _patiently(self.uri, query), self._waits)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
@@ -255,7 +261,10 @@ def _file_lock(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _advisory_lock(uri: str) -> Iterator[None]:
-    """Acquire a PostgreSQL lock until the connection ends; StoreError for a database of a newer MLflow."""
+    """Acquire a PostgreSQL advisory lock, which ends with the connection.
+
+    Raise StoreError if a newer MLflow created the database.
+    """
     engine = sqlalchemy.create_engine(uri, poolclass=sqlalchemy.NullPool)
     lock_query = sqlalchemy.text("SELECT pg_try_advisory_xact_lock(:number)").bindparams(number=ADVISORY)
     with engine.begin() as connection:

@@ -27,7 +27,10 @@ WATCHED = ("loss_train", "penalty", "h_norm", "g_norm")  # metrics that training
 
 @dataclass(frozen=True)
 class SealedRun:
-    """Recorded files of a finished run: `spec` and `measurements` decoded, and spec.json as `source`."""
+    """Contents of the recorded files of a finished run.
+
+    `spec` and `measurements` are decoded. `source` is the content of spec.json as written.
+    """
 
     spec: RunSpec
     source: Mapping[str, Any]
@@ -57,7 +60,10 @@ class SealedRun:
 
     @cached_property  # used for every row
     def epochs(self) -> int:
-        """Last measured epoch, or −1. For an adopted run, it is the epoch that the user stated."""
+        """Last measured epoch, or −1 if no epoch was measured.
+
+        For an adopted run, this is the epoch that the user stated.
+        """
         return max((row[0] for row in self.rows), default=-1)
 
     @cached_property
@@ -71,7 +77,10 @@ class SealedRun:
 
     @property
     def setting(self) -> str:
-        """Name of the setting, as recorded at the end of the run. For older runs, it is computed."""
+        """Name of the setting, as recorded at the end of the run.
+
+        If an older release did not record the name, it is computed from the specification.
+        """
         if "setting" in self.provenance:
             return self.provenance["setting"]
         from fa_registry.training.specs import setting_label  # imports torch, which newer runs do not need

@@ -109,7 +109,10 @@ def _others(run_id: str, attempts: Sequence[StoredRun]) -> list[StoredRun]:
 
 
 class LeaseHolder:
-    """Lease of this process for a number of seconds. As a context manager, it writes heartbeats."""
+    """Lease of this process on the specification of a run, for `lease` seconds.
+
+    Used as a context manager, a LeaseHolder writes heartbeats in a thread.
+    """
 
     def __init__(self, tracker: Tracker, run_id: str, lease: int, clock: Callable[[], float] | None = None):
         self._tracker, self.run_id, self._lease = tracker, run_id, lease
@@ -119,7 +122,10 @@ class LeaseHolder:
         self._lock, self._ended = threading.Lock(), threading.Event()
 
     def sign(self) -> Mapping[str, str]:
-        """Return the next heartbeat's tag, to be written before a call of `mark_heartbeat_sent`."""
+        """Return the tag of the next heartbeat.
+
+        The caller must write this tag to the run and then call `mark_heartbeat_sent`.
+        """
         with self._lock:
             self._number += 1
             return sign(self._number, self._lease)

@@ -90,8 +90,8 @@ class MlflowTracker(Tracker):
 
     Args:
         uri: URI of the store; see store.resolve_uri for the default.
-        experiment, experiment_id: name of the experiment of new runs, which is created with the first new run; or id of an
-            existing experiment.
+        experiment: name of the experiment of new runs, which is created with the first new run.
+        experiment_id: id of an existing experiment; replaces `experiment`.
         make: whether to create a missing database. If False, a database without write access is opened for reading.
         waits: whether the constructor waits for an unreachable server.
     """
@@ -156,7 +156,7 @@ class MlflowTracker(Tracker):
         return existing.experiment_id
 
     def check_place(self) -> None:
-        """Raise OutsideStore if files of new runs would be written outside the store: docs/decisions/0056."""
+        """Raise OutsideStore if files of new runs would be outside the store (docs/decisions/0056)."""
         if self._database:
             locations = {
                 experiment.experiment_id: experiment.artifact_location for experiment in self._client.experiments()

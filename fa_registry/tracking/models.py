@@ -128,14 +128,20 @@ class RegisteredVersion:
 
 
 class ModelRegistry:
-    """Registered models of an existing store (default: store.resolve_uri). Methods raise StoreError."""
+    """Registered models of an existing store. The default of `uri` is that of store.resolve_uri.
+
+    Every method raises StoreError if the store reports an error.
+    """
 
     def __init__(self, uri: str = ""):
         self.uri = resolve_uri(uri)
         self._client = Client(self.uri, make=False)
 
     def versions(self, name: str) -> list[RegisteredVersion]:
-        """Return all versions of a model, newest first, or none. The name contains no single quotes."""
+        """Return all versions of a model, newest first.
+
+        The list is empty if the model does not exist. `name` must not contain single quotes.
+        """
         versions = self._matching(f"name = '{name}'")
         aliases: dict[str, tuple[str, ...]] = {}
         for alias, version in sorted(self._client.get_registered_model(name).aliases.items()) if versions else ():
@@ -160,9 +166,10 @@ class ModelRegistry:
     def register(
         self, name: str, run_id: str, path: str, tags: Mapping[str, str], description: str
     ) -> RegisteredVersion:
-        """Register a folder of a run's artifacts as a new version of a model, which may be new too.
+        """Register a folder of a run's artifacts as a new version of a model.
 
-        `path` is relative to the run's artifacts. The description is Markdown and is cut to 4000 characters.
+        Create the model if it does not exist. `path` is relative to the run's artifacts. The description is Markdown and is cut
+        to 4000 characters.
         """
         try:
             self._client.create_registered_model(name)
@@ -208,7 +215,10 @@ class ModelRegistry:
         return [model.name for model in self._client.search_registered_models(max_results=PAGE)]
 
     def files(self, version: RegisteredVersion) -> Path:
-        """Return a local folder with a version's files; a copy of remote files lasts until the process ends."""
+        """Return a local folder with the files of a version.
+
+        If the files are on another machine, the folder is a copy that is removed when the process ends.
+        """
         with answering(self.uri):
             source = self._client.get_model_version_download_uri(version.name, version.version)
             local = local_folder(source, self.uri, version.run_id)

@@ -21,7 +21,10 @@ SEAL = "digests.json"  # next to an audit's pages
 
 
 def seal_folder(folder: Path) -> dict[str, str]:
-    """Write the digests of all files to digests.json. Return the audit's tag with its SHA-256."""
+    """Write the digests of all files in `folder` to digests.json.
+
+    Return the tag of the audit's own run, with the SHA-256 of digests.json.
+    """
     (folder / SEAL).write_text(jsonio.pretty(folder_digests(folder)), encoding="utf-8")
     return {schema.TAG_PAGES: jsonio.file_digest(folder / SEAL)}
 

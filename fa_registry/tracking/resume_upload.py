@@ -76,9 +76,9 @@ class KeptState:
         LOG.info("resuming from epoch %d, at which run %s on %s ended", epoch, run.run_id, host)
 
     def offer(self, path: Path, epoch: int, now: bool = False) -> None:
-        """Upload the resume file of an epoch if enough time has passed since the last upload, or `now`.
+        """Upload the resume file if enough time has passed since the last upload, or if `now` is true.
 
-        An error is logged and does not stop the training.
+        `epoch` is the epoch after which the file was written. An error is logged and does not stop the training.
         """
         start = self._clock()
         if not self._needed or (start < self._next and not now):

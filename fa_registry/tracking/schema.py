@@ -134,7 +134,10 @@ def verdict_tag(edition: EditionReference) -> str:
 
 
 def step_checkpoint(step: int) -> str:
-    """Return the artifact path of the state `network.…` and `feedback.…` after the first `step` steps."""
+    """Return the artifact path of the state after the first `step` training steps.
+
+    The file contains tensors named `network.…` and `feedback.…`.
+    """
     return f"checkpoints/step_{step:04d}.safetensors"
 
 
@@ -154,7 +157,10 @@ def kept_state(epoch: int) -> str:
 
 
 def after_kept_state(epoch: int) -> str:
-    """Return the path of the state one epoch after a kept state, which a replay must reproduce."""
+    """Return the artifact path of the state one epoch after a kept training state.
+
+    An audit replays the epoch that follows `epoch` and must reproduce this state.
+    """
     return f"checkpoints/state_{epoch:04d}_next.safetensors"
 
 
@@ -192,7 +198,10 @@ def scalar_metrics(extra_metrics: Sequence[str] = ()) -> dict[str, str]:
 
 
 def site_metric(name: str, site: int, count: int) -> str:
-    """Return a site metric's key. The site has leading zeros, because charts sort keys as text."""
+    """Return the metric key of a site metric at one of `count` sites.
+
+    The number of the site has leading zeros, because charts sort the keys as text.
+    """
     return f"{name}{SITE_MARK}{site:0{max(2, len(str(count - 1)))}d}"
 
 
@@ -209,7 +218,10 @@ def most_sites(extra_metrics: Sequence[str] = ()) -> int:
 
 
 def shown_epochs(epochs: int, limit: int = MOST_POINTS) -> Collection[int]:
-    """Return the at most `limit` epochs for which the store's tables contain points; 0 means all epochs."""
+    """Return the epochs for which the store's tables contain points.
+
+    There are at most `limit` epochs. If `limit` is 0, the result contains all epochs.
+    """
     return frozenset(spread(epochs, limit)) if limit else range(epochs + 1)
 
 

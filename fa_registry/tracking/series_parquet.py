@@ -41,7 +41,7 @@ SeriesRow = tuple[int, str, int, float | None, str]  # as in SCHEMA
 
 
 def write_series(path: Path, rows: Sequence[tuple[int, Measurements]]) -> None:
-    """Write the measurements of each epoch, as pairs of epoch and measurements, to a Parquet file.
+    """Write rows, i.e. pairs of epoch and measurements, to a Parquet file.
 
     Equal measurements produce equal bytes. A missing value is written as null with a reason.
     """
@@ -106,7 +106,10 @@ def _is_row(row: Sequence[Any]) -> bool:
 
 
 def points(rows: Sequence[SeriesRow], extra_metrics: Sequence[str] = ()) -> Iterator[Point]:
-    """Yield the metric points that the rows contain, in order of epochs. `extra_metrics` have charts."""
+    """Yield the metric points that the rows contain, in order of epochs.
+
+    `extra_metrics` are the names of third-party metrics with charts.
+    """
     last: dict[str, int] = {}
     for _, metric, site, *_ in rows:
         last[metric] = max(site, last.get(metric, SCALAR_SITE))

@@ -43,7 +43,10 @@ def resolve_uri(uri: str = "") -> str:
 
 
 def command_on(command: str, uri: str) -> str:
-    """Return e.g. `fa-registry list runs` for a message, with --store if `uri` is not the default store."""
+    """Return a command for messages, with --store if `uri` is not the default store.
+
+    For example, `list runs` gives `fa-registry list runs`.
+    """
     default = ""
     with contextlib.suppress(StoreError):  # the default store is not supported
         default = resolve_uri()

@@ -36,7 +36,10 @@ LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Origin:
-    """File names and SHA-256 of an adopted run, trained elsewhere. `feedback` is empty if not given."""
+    """File names and SHA-256 of an adopted run, i.e. a run that another program trained.
+
+    `feedback` is empty if the user gave no feedback.
+    """
 
     name: str
     weights: str
@@ -248,7 +251,10 @@ class RunWriter:
         self._tags |= tags
 
     def flush(self) -> None:
-        """Send the points and tags in the buffer to the store, or in a later call if it is unreachable."""
+        """Send the points and tags in the buffer to the store.
+
+        If the server is unreachable, keep the buffer, and send the points and tags in a later call.
+        """
         if self._away and time.monotonic() - self._tried < AWAY_SECONDS:
             return
         try:
@@ -278,7 +284,7 @@ class RunWriter:
         self._flushed = time.monotonic()
 
     def complete(self, outcome: TrainingOutcome) -> None:
-        """Write final weights, series, measurements and provenance, and end the run with its status."""
+        """Write final weights, series, measurements and provenance. End the run with the outcome's status."""
         setup, folder = self._task, self._folder
         if self.claim:
             self.claim.check()

@@ -102,7 +102,11 @@ def _batches(setup: RunSetup) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def _cosines(setup: RunSetup, sites: Sequence[int], images: Tensor, labels: Tensor) -> Cosines:
-    """Return a mapping: site → larger cosine of credit and update. Sites with only nan are omitted."""
+    """Return a mapping: site → cosine between the method and backpropagation.
+
+    Each site has two cosines, one of the credit and one of the update. The larger of them is returned. Sites where both cosines
+    are nan are omitted.
+    """
     # the penalty is left out, because its gradient is the same under every method
     without_penalty = dataclasses.replace(setup, spec=dataclasses.replace(setup.spec, penalty=0.0))
     noise = generator(setup.spec.seed, "noise", setup.device)

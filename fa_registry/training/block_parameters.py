@@ -23,9 +23,10 @@ NAMED_CALL = "#"  # `layer#2` is the second call of `layer` in a forward pass
 
 
 class BlockParameters(NamedTuple):
-    """Names of the parameters between two sites, and of those `shared` with the pass before or after them.
+    """Names of the parameters that a forward pass reads between two sites.
 
-    The names have the order of `named_parameters()`.
+    `names` has the order of `named_parameters()`. `shared` contains the names that the forward pass also reads before or after
+    these sites.
     """
 
     names: tuple[str, ...]

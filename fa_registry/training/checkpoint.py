@@ -112,7 +112,10 @@ def check_header(start: bytes) -> None:
 
 
 def load_into(module: nn.Module, path: Path, expected_digest: str | None = None) -> None:
-    """Load a safetensors file into `module`. Raise as `load_tensors`, or if names or shapes differ."""
+    """Load the tensors of a safetensors file into `module`, as `load_tensors` does.
+
+    Raise IntegrityError also if names or shapes differ from those of the module.
+    """
     tensors = load_tensors(path, expected_digest)
     try:
         module.load_state_dict(tensors)

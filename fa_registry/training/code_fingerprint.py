@@ -159,7 +159,10 @@ def _changes(recorded: Code, installed: Code) -> Iterator[str]:
 
 
 def _same(recorded: Mapping[str, Any], installed: Mapping[str, Any]) -> bool:
-    """Return whether two code entries, perhaps of different releases, have one version or source digest."""
+    """Return whether two recorded code entries have the same version or source digest.
+
+    The entries may have been recorded by different releases of this package.
+    """
     name = "digest" if "digest" in installed else "version"
     return ("digest" in recorded) == ("digest" in installed) and recorded.get(name) == installed[name]
 

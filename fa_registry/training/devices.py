@@ -58,7 +58,10 @@ def on_device(name: str) -> Iterator[None]:
 
 
 def device_of(device_class: str) -> torch.device:
-    """Return the torch device for `cuda`, with the GPU's number because caches depend on it, or `cpu`."""
+    """Return the torch device for a device class, `cuda` or `cpu`.
+
+    The device of `cuda` includes the GPU's number, because caches depend on that number.
+    """
     return torch.device("cuda", torch.cuda.current_device()) if device_class == "cuda" else torch.device(device_class)
 
 
@@ -71,7 +74,10 @@ MOST_THREADS = 256  # on a machine with more cores, the limit is the number of i
 
 
 def threads_refused(count: int) -> str:
-    """Return why a recomputation must not start `count` CPU threads at once here, or an empty text."""
+    """Return an error text if this machine must not start `count` CPU threads, else an empty text.
+
+    The limit exists because all threads start at the same time when a run is recomputed.
+    """
     limit = max(usable_cores(), MOST_THREADS)
     return f"the run was measured with {count:,} threads; this machine starts at most {limit}" if count > limit else ""
 
@@ -194,14 +200,14 @@ SHAPES = ((128, 64, 64), (128, 256, 256), (33, 64, 10))
 
 
 def configuration() -> dict[str, Scalar]:
-    """Return the settings, not the program, that decide how this process rounds float32 results.
+    """Return the settings that decide how this process rounds float32 results.
 
     Returns:
         Mapping with three entries.
         instruction_set: the instruction set of torch's kernels, and every environment variable that limits a library.
         math_library: the libraries that torch uses for multiplications, and the switches that change results.
-        fingerprint: first 16 hexadecimal digits of a SHA-256 of computed results, at the current number of threads. It differs
-            if two processes have equal settings but round differently.
+        fingerprint: first 16 hexadecimal digits of a SHA-256 of computed results, at the current number of threads. The
+            fingerprint also differs if two processes have equal settings but round differently.
     """
     limits = [f"{name}={os.environ[name][:LONGEST]}" for name in VARIABLES if os.environ.get(name)]
     return {

@@ -29,7 +29,11 @@ OLDER_FILE = "the run was resumed from a file that an older release wrote withou
 
 
 class EpochChain:
-    """The chained digests of one training, hexadecimal, from epoch 0 on; None if one of them is unknown."""
+    """The chained digests of one training.
+
+    `digests` contains one hexadecimal digest per epoch, starting at epoch 0. `digests` is None if the digest of an epoch is
+    unknown.
+    """
 
     def __init__(self, initial: Mapping[str, Tensor]):
         """Start the chain with the initial state, a mapping from name to tensor."""
@@ -54,7 +58,10 @@ class EpochChain:
                 self._staged[name] = self._pinned[name].copy_(tensor, non_blocking=True)
 
     def extend(self) -> None:
-        """Append the copied state's digest. The caller first waits until the copies of `stage` are complete."""
+        """Append the digest of the copied state to the chain.
+
+        The caller must first wait until the copies that `stage` began are complete.
+        """
         if self.digests is not None:
             self.digests.append(linked(self.digests, state_digest(self._staged)))
         self._staged = {}

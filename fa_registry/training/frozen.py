@@ -139,7 +139,10 @@ def _inner(model: nn.Module) -> nn.Module:
 
 
 def _parts(model: nn.Module) -> dict[str, dict[str, Tensor]]:
-    """Return name → weights of modules and parameters, with the inner names and those of a wrapper."""
+    """Return name → weights, for the modules and parameters of the model.
+
+    If a model is wrapped, each part has two names: its name in the inner model and its name in the wrapper.
+    """
     parts: dict[str, dict[str, Tensor]] = {}
     for outer in dict.fromkeys((_inner(model), model)):
         parts |= {name: {name: weight} for name, weight in outer.named_parameters(remove_duplicate=False)}

@@ -103,8 +103,9 @@ class Checks:
 
         Args:
             network: the network, or None if it is invalid.
-            x, y: input (N, …) and int64 labels (N,), each smaller than the number of the network's outputs; `names` names both in
-                messages.
+            x: input, (N, …).
+            y: int64 labels, (N,), each smaller than the number of the network's outputs.
+            names: the names of x and y in messages.
             tokens: whether y may also be tokens (N, T). For tokens, the network's outputs are (N, T, V).
 
         Returns:
@@ -142,7 +143,10 @@ class Checks:
         return classes
 
     def classes(self, labels: Iterable[Tensor], name: str) -> None:
-        """Add a doubt if all batches together have only one sample or one class. Invalid labels are ignored."""
+        """Add a warning to `doubts` if all batches together have only one sample or one class.
+
+        Invalid labels are ignored, because `batch` reports invalid labels.
+        """
         label_batches = [batch for batch in labels if _are_labels(batch)]
         distinct_labels = {label for batch in label_batches for label in batch.unique().tolist()}
         if sum(map(len, label_batches)) == 1:

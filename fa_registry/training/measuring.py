@@ -63,18 +63,18 @@ def measure(
 ) -> Measurements:
     """Run the installed diagnostics whose moment is in `moments`, at every site.
 
-    For the moment "epoch", the task's metrics on the whole test set are measured too; "final" is the end of a run. If a
-    diagnostic raises an exception, its metrics are omitted and the traceback is added to the failures. A third-party diagnostic
-    cannot replace a built-in metric.
+    For the moment "epoch", the task's metrics on the whole test set are measured too. If a diagnostic raises an exception, its
+    metrics are omitted and the traceback is added to the failures. A third-party diagnostic cannot replace a built-in metric.
 
     Args:
         no_feedback: the reason why the run's feedback state is missing, or an empty string. If the state is missing, every
             alignment Γ is N/A with this reason.
+        moments: "epoch" for the diagnostics of every epoch, "final" for the diagnostics at the end of a run.
         initial: the network's initial weights, name → tensor, or None if they were not saved.
-        conventions, members: parameters of the metrics, and diagnostics by name. None means the defaults of the installed
-            version, and all diagnostics.
-        objection: the reason why an earlier check found the reference gradient wrong, or an empty string if that check passed. If
-            `objection` is None, this function checks the gradient of a third-party architecture or method itself.
+        conventions: parameters of the metrics, or None for the defaults of the installed version.
+        members: the diagnostics by name, or None for all installed diagnostics.
+        objection: the reason why an earlier check found the reference gradient wrong, or an empty string if that check passed.
+            If `objection` is None, this function checks the gradient of a third-party architecture or method itself.
     """
     forward_backward = diagnostics.run_forward_backward(setup.network, *setup.eval_batch, task=setup.task)
     credits = None if no_feedback else credits_under(setup, setup.feedback, forward_backward)
@@ -225,7 +225,10 @@ def conventions_of(setup: RunSetup, members: Mapping[str, Diagnostic] | None = N
 
 
 def machine(setup: RunSetup) -> dict[str, Scalar]:
-    """Return this machine's and process's properties. Measurements are bitwise equal if all are equal."""
+    """Return the properties of this machine and process that change metrics.
+
+    Two measurements of the same specification are equal bit by bit if all these properties are equal.
+    """
     return {
         "threads": torch.get_num_threads(),
         "device": setup.device.type,
@@ -314,14 +317,14 @@ def remeasure(
 ) -> Measurements:
     """Load a run's final weights and feedback, and recompute all its measurements.
 
-    Both are loaded into the setup, as `build_setup` returns it.
-
     Args:
-        checkpoint, feedback: files of the final weights and of the feedback state. If `feedback` is None, every alignment Γ is
-            N/A, and the N/A gives the reason.
+        setup: the setup as `build_setup` returns it. The function loads the final weights and the feedback state into it.
+        checkpoint: file of the final weights.
+        feedback: file of the feedback state. If None, every alignment Γ is N/A, and the N/A gives the reason.
         digests: mapping from "checkpoint" and "feedback" to the recorded SHA-256.
         initial: the initial weights, name → tensor. If None, comparisons with the initial weights are N/A.
         recorded: the conventions that the run recorded, or None for the defaults of the installed version.
+        members: as for `measure`.
 
     Raises:
         IntegrityError: if a file's SHA-256 differs from the recorded one, or if its tensors do not fit the specification.

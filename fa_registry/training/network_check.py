@@ -67,7 +67,10 @@ class Probes:
 
     @property
     def objections(self) -> Iterator[str]:
-        """One text for each probe result that cannot occur if each output is computed from one image only."""
+        """One text for each probe result that is evidence of stored answers.
+
+        Such a result cannot occur if the network computes each output from one image only.
+        """
         if abs(self.whole - self.shuffled) > self.deviation(self.whole):
             yield f"the accuracy is {self.whole:.4f} in the test set's order and {self.shuffled:.4f} in another order"
         if self.alone < 1 - MARGIN:

@@ -60,10 +60,10 @@ class Conventions:
 def conventions_of_setup(setup: RunSetup, recorded: Mapping[str, Scalar] | None = None) -> Conventions:
     """Return the parameters of the metrics for a new run or for a recorded run.
 
-    If `recorded`, the conventions that the run recorded, is None, the result is the defaults of the installed version. Only the
-    recorded number of draws is used. For the other two parameters, the recorded values are ignored, because a run must not choose
-    which samples and sites count. If `recorded` lacks one of the three parameters, an older version measured the run. The
-    function then uses the value that was fixed in that version.
+    `recorded` contains the conventions that the run recorded, or is None for the defaults of the installed version. Only the
+    recorded number of draws is used. For the other two parameters, the recorded values are ignored, because a run must not
+    choose which samples and sites count. If `recorded` lacks one of the three parameters, an older version measured the run.
+    The function then uses the value that was fixed in that version.
     """
     if recorded is None:
         return Conventions(null_draws(setup), first_credited=setup.network.first_credited)
@@ -74,7 +74,10 @@ def conventions_of_setup(setup: RunSetup, recorded: Mapping[str, Scalar] | None 
 
 
 def least_error_of(recorded: Mapping[str, Scalar]) -> float:
-    """Return the lower limit of ‖e‖ for samples of the fidelity. Without a record, all samples count."""
+    """Return the lower limit of ‖e‖. The fidelity includes only samples above this limit.
+
+    If the run recorded no limit, all samples are included.
+    """
     return LEAST_ERROR if LEAST in recorded else EVERY_ERROR
 
 
@@ -127,7 +130,10 @@ def bench_of(
 
 
 def stream(setup: RunSetup, name: str, device: str | torch.device = "cpu") -> torch.Generator:
-    """Return a new generator for a measurement, equal in training and in a recomputation."""
+    """Return a new random generator for the measurement with this name.
+
+    The random numbers are the same in training and in a recomputation.
+    """
     return torch.Generator(device).manual_seed(derive(setup.spec.seed, f"evaluation/{name}"))
 
 
@@ -170,7 +176,10 @@ def credits_under(setup: RunSetup, feedback: nn.Module, forward_backward: Forwar
 
 
 def _batch_gradients(setup: RunSetup) -> Callable[[], list[Tensor]] | Unavailable:
-    """Return a function that computes K batches' mean gradients, (K, D) per site, for the stability."""
+    """Return a function that computes the mean gradients of K batches, (K, D) per site.
+
+    The metric for gradient stability compares these K gradients.
+    """
     split = stability_split(setup.splits)
     if isinstance(split, Unavailable):
         return split

@@ -170,7 +170,10 @@ def _check(
 
 
 def _is_read_earlier(network: AdaptedNetwork, x: Tensor, y: Tensor, batch_pass: BatchPass, task: Task) -> bool:
-    """Return whether an operation before the first site reads h_0. It does not receive the shift of h_0."""
+    """Return whether the network reads h_0 before its first site.
+
+    An operation that reads h_0 before the first site does not receive the shift of h_0.
+    """
     precision = batch_pass.hidden[0].dtype
     shifts = [torch.zeros_like(state).requires_grad_() for state in batch_pass.hidden]
     options = {"return_hidden": True, "shifts": shifts}

@@ -70,7 +70,11 @@ class ResumeFile:
         self._written = time.monotonic()
 
     def read_into(self, trainer: Trainer) -> list[EpochRow]:
-        """Load the state into a new trainer and return the rows. Rename a damaged or wrong file and warn."""
+        """Load the saved state into a new trainer and return the measured rows.
+
+        If the file is damaged or belongs to another run, it is renamed and a warning is logged. Without a usable file, there
+        are no rows.
+        """
         if not os.path.lexists(self.path):
             return []
         try:

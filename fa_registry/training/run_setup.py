@@ -177,7 +177,7 @@ def build_network(spec: RunSpec, card: DatasetCard) -> Network:
 
 
 def too_large(spec: RunSpec, card: DatasetCard) -> list[str]:
-    """Return a problem if a training needs too much memory or the network more than MOST_BLOCKS blocks."""
+    """Return a problem if training needs too much memory or there are more than MOST_BLOCKS blocks."""
     architecture = find_plugins(spec).architecture
     options = architecture.resolve(spec.architecture_options)
     blocks = int(options.get("num_blocks", 0))

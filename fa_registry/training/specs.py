@@ -109,9 +109,10 @@ def _parse(name: str, value: Any) -> Any:
 
 
 def whole_number(value: Any, least: float | None, most: int = MOST) -> int:
-    """Convert a number or text to an integer, from `least` to an absolute value of at most `most`.
+    """Convert a number or text to an integer, and check its range.
 
-    Any other value raises ValueError. None for `least` means no lower limit.
+    The integer must be at least `least`, and its absolute value at most `most`. None for `least` means no lower limit. Any
+    other value raises ValueError.
     """
     if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
         raise ValueError(f"expected a whole number, found {describe_value(value)}")
@@ -239,7 +240,10 @@ DIGITS = 6  # digits of a digest that distinguishes two names
 
 
 def setting_label(spec: RunSpec) -> str:
-    """Return architecture with size and changes, data set, epochs and changed recipe as one text."""
+    """Return a text that describes the specification's setting.
+
+    The text contains the architecture with its size and changed options, the data set, the epochs, and changes to the recipe.
+    """
     return SEPARATOR.join(_setting(spec, [f"{spec.epochs} epochs"]))
 
 

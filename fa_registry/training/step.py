@@ -71,7 +71,10 @@ def chained_backward(
 
 
 def couples_samples(block: nn.Module) -> bool:
-    """Return whether a sample's branch depends on other samples: a BatchNorm uses batch statistics."""
+    """Return whether a sample's branch depends on the other samples of the batch.
+
+    The result is True if a BatchNorm in the block uses batch statistics.
+    """
     return any(isinstance(module, nn.modules.batchnorm._BatchNorm) and module.training for module in block.modules())
 
 

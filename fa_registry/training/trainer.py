@@ -104,8 +104,9 @@ class Trainer:
     def begin_epoch(self, through: Through | None = None) -> None:
         """Start the training of one epoch.
 
-        On a GPU, the function returns before the epoch is complete, so other trainings can start. `through` receives the epoch's
-        batches and yields the batches to train on. The trainer trains on a yielded batch before the generator continues.
+        On a GPU, the function returns before the epoch is complete, so other trainings can start. `through` is a generator
+        function that receives the epoch's batches and yields the batches to train on. The trainer trains on a yielded batch
+        before the generator continues.
         """
         setup = self.setup
         # a tensor of another stream could be overwritten before this stream has read the tensor
@@ -129,7 +130,10 @@ class Trainer:
                 )
 
     def train_batch(self, batches: Iterable[Tensor]) -> None:
-        """Train on the batches of one epoch, (batch,) indices of samples each, at the epoch's learning rate."""
+        """Train on the batches of one epoch, at the epoch's learning rate.
+
+        Each batch contains the indices of its samples, (batch,).
+        """
         setup = self.setup
         advance = partial(self.captured, self._advance) if self.captured else self._advance
         train_mode(setup.network)

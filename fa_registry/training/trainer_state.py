@@ -19,7 +19,10 @@ Tensors = dict[str, torch.Tensor]
 
 
 def full_state(trainer: Trainer) -> Tensors:
-    """Return the tensors of network, feedback state, optimiser and generators, to continue from."""
+    """Return the tensors from which a training continues after an epoch.
+
+    The tensors are those of network, feedback state, optimiser and generators.
+    """
     return trainer.training_state() | _generators(trainer)
 
 

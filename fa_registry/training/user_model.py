@@ -103,11 +103,10 @@ class UserCreditRule:
     Args:
         subject: name of the function in error messages.
         rule: function rule(model, x, y) that returns the list [c_0 … c_L], or None if the user gave no credit. Each credit has
-            the
-            shape (N, D_l) or the state's shape. At a site without a credit, the entry of the list is None.
-        fresh, draws: function fresh(model, x, y, generator) that returns credits under newly drawn feedback, or None, and the
-            number of draws. The null
+            the shape (N, D_l) or the state's shape. At a site without a credit, the entry of the list is None.
+        fresh: function fresh(model, x, y, generator) that returns credits under newly drawn feedback, or None. The null
             distribution of the alignment Γ needs this function.
+        draws: number of draws for the null distribution.
     """
 
     def __init__(self, subject: str, model: nn.Module, rule: CreditRule | None, fresh: FreshRule | None, draws: int):
@@ -124,7 +123,10 @@ class UserCreditRule:
         return self._draws if self._fresh else 0
 
     def given(self, x: Tensor, y: Tensor, states: Sequence[Tensor]) -> list[Tensor | None]:
-        """Return a detached credit or None per site. One InvalidFields lists all invalid credits."""
+        """Return one detached credit per site, or None at a site without a credit.
+
+        If the rule returns invalid credits, raise InvalidFields with all of them.
+        """
         with state_unchanged(self._model):
             return self._checked(self._rule(self._model, x, y), states)
 
@@ -168,7 +170,11 @@ class UserCreditRule:
 
 @dataclass(frozen=True)
 class ReferenceSource:
-    """How the reference gradient was computed (empty: by the backward pass), and its check or None."""
+    """The source of the reference gradient, and the result of its check.
+
+    `source` describes how the gradient was computed. It is empty for the model's backward pass. `check` is None if this
+    measurement did not check the gradient.
+    """
 
     source: str = ""
     check: ReferenceCheck | None = None

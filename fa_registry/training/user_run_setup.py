@@ -149,7 +149,7 @@ class EpochJournal:
     """A file with the SHA-256 and the row of each epoch, one line per epoch.
 
     Reading stops at the first damaged line. A line is damaged, for example, if the process was killed while it wrote the line.
-    Unless the loop `goes_on`, the rows of an interrupted loop are deleted.
+    If `goes_on` is true, the rows of an interrupted loop are reused. Otherwise, these rows are deleted.
     """
 
     def __init__(self, folder: Path, spec: RunSpec, goes_on: bool):

@@ -117,7 +117,10 @@ def alike(entry: PublishedFigure, groups: Iterable[Group], cards: Cards) -> Sequ
 
 
 def differences(entry: PublishedFigure, spec: RunSpec, cards: Cards) -> Iterator[str]:
-    """Yield the differences in data set, epochs, options and recipe of a run and a published experiment."""
+    """Yield the differences between a run and a published experiment as sentences.
+
+    The data set, epochs, options and recipe are compared.
+    """
     setting = entry.setting
     if setting is None:
         return
@@ -139,7 +142,10 @@ def differences(entry: PublishedFigure, spec: RunSpec, cards: Cards) -> Iterator
 def _unlike(
     published: Mapping[str, Scalar], run_options: Mapping[str, Scalar], defaults: Mapping[str, Scalar]
 ) -> Iterator[str]:
-    """Yield a sentence per differing option. An option without a published value has its known default."""
+    """Yield a sentence for every option that differs.
+
+    If the reference does not name an option, the default of the option is expected, if the default is known.
+    """
     expected = {**defaults, **published}
     for name in dict.fromkeys([*published, *run_options]):
         if name not in expected:
@@ -223,7 +229,10 @@ ONE_RUN = "a test needs the spread over at least two runs; train two or more see
 
 @dataclass(frozen=True)
 class Tested:
-    """Outcome of a test of a published value: numbers in the unit of the test, e.g. decades, and a reason."""
+    """Outcome of a test of a published value, with the reason.
+
+    The numbers are in the unit of the test, for example decades on scale log10.
+    """
 
     outcome: str
     reason: str

@@ -228,7 +228,10 @@ class TableFields(FigureFields):
 
 @dataclass(frozen=True)
 class ReferenceFile:
-    """Content of a reference.toml. Every wrong field is an error: a mistake would test a wrong value."""
+    """Content of a reference.toml.
+
+    Every wrong field is an error, because an undetected mistake would test the wrong value.
+    """
 
     title: str
     source: str
