@@ -67,6 +67,19 @@ def test_weights_of_bp_filed_as_dfa_are_a_finding_on_both(store, audit, seeds):
         caught(report, one, f"{NEAR}{other}")
 
 
+def test_a_changed_small_tensor_hides_no_copy(store, audit):
+    """Every number changed a little, and one tensor by more than training changed it."""
+
+    def change(tensors):
+        return {**every_number(tensors), "out_head.bias": tensors["out_head.bias"] * 3.0 + 1.0}
+
+    source, target = store.run_id(method="bp", seed=3, control="none"), store.run_id(method="dfa", seed=2)
+    file_weights(store, source, target, change)
+    _, report = audit("--trust-logged")
+    caught(report, source, f"{NEAR}{target}")
+    caught(report, target, f"{NEAR}{source}")
+
+
 def test_one_block_of_another_run_is_a_finding_on_both(store, audit):
     source, target = store.run_id(method="bp", seed=2, control="none"), store.run_id(method="dfa", seed=1)
     own = load_file(store.artifacts(target) / schema.FINAL)
