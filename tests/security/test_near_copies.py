@@ -75,7 +75,8 @@ def test_a_changed_small_tensor_hides_no_copy(store, audit):
 
     source, target = store.run_id(method="bp", seed=3, control="none"), store.run_id(method="dfa", seed=2)
     file_weights(store, source, target, change)
-    _, report = audit("--trust-logged")
+    code, report = audit("--trust-logged")
+    assert code == 3 and {one.run_id for one in report.excluded} == {source, target}
     caught(report, source, f"{NEAR}{target}")
     caught(report, target, f"{NEAR}{source}")
 
