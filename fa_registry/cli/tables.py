@@ -51,7 +51,10 @@ def print_json(value: Any) -> None:
 
 def print_result(value: Any, as_json: bool, *lines: str) -> None:
     """Print a result as JSON or as lines."""
-    print_json(value) if as_json else print_out(*lines)
+    if as_json:
+        print_json(value)
+    else:
+        print_out(*lines)
 
 
 def print_page(address: str, store: str) -> None:

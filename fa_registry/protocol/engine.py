@@ -90,17 +90,23 @@ def _grouped(
     """Combine each run with its frozen control and its group of seeds, in linear time."""
     controls, last_blocks = frozen_controls(records), last_block_controls(records)
     control_keys = ((record.spec.setting.identity, record.spec.seed) for record in records)
-    cases = []
-    for record, control_key in zip(records, control_keys, strict=True):
-        rivals = controls.get(control_key, ())
-        frozen, rivals = (None, rivals) if len(rivals) > 1 else (next(iter(rivals), None), ())
-        cases.append(RunWithControl(record, frozen, rivals, last_blocks.get(control_key)))
+    cases = [
+        _case(record, controls.get(control_key, ()), last_blocks.get(control_key))
+        for record, control_key in zip(records, control_keys, strict=True)
+    ]
     cases_of_group: dict[str, list[RunWithControl]] = {}
     keys = [seeds_key(record.spec) for record in records]
     for key, case in zip(keys, cases, strict=True):
         cases_of_group.setdefault(key, []).append(case)
     groups = {key: SeedGroup(tuple(cases), interim_analyses.get(key, 1)) for key, cases in cases_of_group.items()}
     return [(case, groups[key]) for key, case in zip(keys, cases, strict=True)]
+
+
+def _case(record: RunRecord, controls: tuple[RunRecord, ...], last_block: RunRecord | None) -> RunWithControl:
+    """Combine a run with its frozen control, or with None if several controls differ."""
+    if len(controls) > 1:
+        return RunWithControl(record, None, controls, last_block)
+    return RunWithControl(record, next(iter(controls), None), (), last_block)
 
 
 def _audit(case: RunWithControl, group: SeedGroup, edition: Edition, waivers: Sequence[Waiver]) -> RunAudit:

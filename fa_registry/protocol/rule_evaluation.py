@@ -289,14 +289,14 @@ def judge_over_seeds(rule: Rule, case: RunWithControl, group: SeedGroup) -> Find
     margin = headline.margin
     if case.control:
         return skipped_control(rule, case, Reading(None, "a control has no margin"), quantity=margin, limits=limits)
-    margins, outcome, reason = group.margins, "not_applicable", ""
+    margins, outcome, reason = group.margins, "not_applicable", None
     if headline != margins.headline:
         reason = OTHER_HEADLINE.format(rule=headline.symbol, run=margins.headline.symbol)
     elif counted_run := group.superseded_by(case):
         outcome, reason = "skipped", not_counted(counted_run)
     elif margins.mean is None or case.record.spec.seed not in margins.seeds:  # other seeds' margins do not count
         reason = "; ".join(margins.notes)
-    if reason:
+    if reason is not None:
         return finding(rule, case, outcome, Reading(None, reason), reason, quantity=margin, limits=limits, seeds=0)
     outcome, state, text = _seeds_outcome(rule, margins, group.look)
     notes = list(margins.notes)

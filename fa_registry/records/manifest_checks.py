@@ -103,11 +103,11 @@ def check(name: str, fields: Mapping[str, Is], stored: Any) -> None:
         raise ValueError(f"{name}: expected a table, found {jsonio.describe_value(stored)}")
     invalid = [field for field, is_valid in fields.items() if field in stored and not is_valid(stored[field])]
     if invalid:
-        limits = {
-            name: (is_valid.least, is_valid.most) for name, is_valid in fields.items() if isinstance(is_valid, Within)
-        }
-        expected = {
-            name: f" (expected a whole number from {least} to {most})" for name, (least, most) in limits.items()
-        }
-        problems = [f"{name} = {jsonio.describe_value(stored[name])}{expected.get(name, '')}" for name in invalid]
+        problems = [f"{field} = {jsonio.describe_value(stored[field])}{_expected(fields[field])}" for field in invalid]
         raise ValueError(f"{name}: invalid value: {join_names(problems)}")
+
+
+def _expected(is_valid: Is) -> str:
+    return (
+        f" (expected a whole number from {is_valid.least} to {is_valid.most})" if isinstance(is_valid, Within) else ""
+    )

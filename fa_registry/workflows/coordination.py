@@ -149,15 +149,23 @@ class StopTagPoller:
         self._tracker, self._study, self._stop = tracker.without_retry(), study, stop
         self._asked = False
 
+    def _is_due(self) -> bool:
+        last = self.looked.get((self._tracker.uri, self._study), -STOP_LOOKS)
+        return bool(self._study) and time.monotonic() - last >= STOP_LOOKS
+
+    def _text(self) -> str:
+        """Return the stop message, or "" if there is none or the server does not respond."""
+        try:
+            return stopped_by_tag(self._tracker, self._study)
+        except StoreRefusal as refusal:
+            if refusal.kind not in WAITED_FOR:
+                raise
+            return ""
+
     def __call__(self) -> bool:
-        key = self._tracker.uri, self._study
-        if not self._asked and self._study and time.monotonic() - self.looked.get(key, -STOP_LOOKS) >= STOP_LOOKS:
-            self.looked[key], text = time.monotonic(), ""
-            try:
-                text = stopped_by_tag(self._tracker, self._study)
-            except StoreRefusal as refusal:
-                if refusal.kind not in WAITED_FOR:  # otherwise the server does not respond now
-                    raise
+        if not self._asked and self._is_due():
+            self.looked[self._tracker.uri, self._study] = time.monotonic()
+            text = self._text()
             self._asked = bool(text)
             if text:
                 LOG.warning("%s", text)

@@ -123,7 +123,8 @@ def _complete(
     study: Study, store: str, monitored_rules: MonitoredRules, keep_trained: bool
 ) -> tuple[set[str], list[str]]:
     """Return the identities of the complete runs, and remarks for the user."""
-    path = sqlite_path(uri := resolve_uri(store))
+    uri = resolve_uri(store)
+    path = sqlite_path(uri)
     if path is not None and not path.exists():
         return set(), [f"Store {uri} does not exist yet, so no run is complete."]
     tracker = open_tracker(store, create=False)

@@ -477,8 +477,19 @@ def _sealed(
         if name in record.digests and (path := tracker.artifact(record.run_id, name))
     }
     recorded = recorded_epochs(tracker, record, measuring, epochs_run)
-    files = (initial, content, feedback, early_path, step, digests, checkpoints)
-    return SealedTraining(*files, epochs_run, exact, machine_difference, recorded)
+    return SealedTraining(
+        initial,
+        content,
+        feedback,
+        early_path,
+        step,
+        digests,
+        checkpoints,
+        epochs_run,
+        exact,
+        machine_difference,
+        recorded,
+    )
 
 
 def _without_credits(record: RunRecord) -> RunRecord:

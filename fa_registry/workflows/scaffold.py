@@ -5,6 +5,7 @@ from __future__ import annotations
 import keyword
 import re
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,19 +68,26 @@ def new(kind: str, name: str, out: str) -> Skeleton:
         problems.append(f"out: {error}")
     if problems:
         raise InvalidFields("new", problems)
-    sources = {
-        "pyproject.toml": "pyproject.toml",
-        f"{name}/{kind}.py": f"{kind}.py",
-        f"tests/test_{name}.py": f"tests/{kind}.py",
-    }
-    sources = {"study.toml": "study.toml"} if kind == "study" else sources
-    texts = {path: (FOLDER / source).read_text(encoding="utf-8") for path, source in sources.items()}
-    texts |= {} if kind == "study" else {f"{name}/__init__.py": ""}
+    texts = _study() if kind == "study" else _package(kind, name)
     for path, text in texts.items():
         target = folder / path
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(_named(text, kind, name), encoding="utf-8")
     return Skeleton(folder, tuple(folder / path for path in texts), _commands(kind, name, folder))
+
+
+def _study() -> Mapping[str, str]:
+    return {"study.toml": (FOLDER / "study.toml").read_text(encoding="utf-8")}
+
+
+def _package(kind: str, name: str) -> Mapping[str, str]:
+    sources = {
+        "pyproject.toml": "pyproject.toml",
+        f"{name}/{kind}.py": f"{kind}.py",
+        f"tests/test_{name}.py": f"tests/{kind}.py",
+    }
+    texts = {path: (FOLDER / source).read_text(encoding="utf-8") for path, source in sources.items()}
+    return {**texts, f"{name}/__init__.py": ""}
 
 
 def _unfit(kind: str, name: str) -> list[str]:

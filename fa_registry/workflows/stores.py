@@ -66,7 +66,7 @@ def mlflow_page(tracker: Tracker, study: str = "", experiment: str = "", about: 
     try:
         runs = tracker.search(tags, experiment)
         visible_runs = [run for run in runs if run.experiment == runs[0].experiment]
-        other_experiments = dict.fromkeys(run.experiment for run in runs if run not in visible_runs)
+        other_experiments = list(dict.fromkeys(run.experiment for run in runs))[1:]
         if study and other_experiments:
             LOG.warning(
                 "study %s has %d runs. MLflow's page shows only the %d runs in experiment %s. The other runs are in %s. "

@@ -193,8 +193,8 @@ class TrackedRun:
                 self._writer.log_params(spec)
             elif status == "complete" and self.done != spec.epochs:
                 status = "stopped_early"
-            names = last.scalars.keys() & {*FIGURES, self.headline.name}
-            reported = {name: last.scalars[name] for name in names}
+            names = (*FIGURES, self.headline.name)
+            reported = {name: reading for name, reading in last.scalars.items() if name in names}
             measurements = self._measured(reported, None, MOMENTS)
             final = self._task.with_conventions(measurements, self._source, self._rule.null_draws)
             self._writer.complete(TrainingOutcome(status, self.done, final, stepping="a loop of its author's own"))

@@ -491,16 +491,16 @@ def _checked(
 
 def parse_times(training: TrainingOptions, problems: list[str]) -> int:
     """Return the seconds of `silence`; append errors in `silence` and `lease` to `problems`."""
-    seconds = {}
-    for name, typed, bounds in (
-        ("silence (--hang-timeout)", training.silence, {"least": 0}),
-        ("lease (--heartbeat-timeout)", training.lease, {"least": SHORTEST, "most": LONGEST}),
-    ):
-        try:
-            seconds[name] = whole_number(typed, **bounds)
-        except ValueError as error:
-            problems.append(f"{name}: {error} (seconds)")
-    return seconds.get("silence (--hang-timeout)", 0)
+    silence_seconds = 0
+    try:
+        silence_seconds = whole_number(training.silence, least=0)
+    except ValueError as error:
+        problems.append(f"silence (--hang-timeout): {error} (seconds)")
+    try:
+        whole_number(training.lease, least=SHORTEST, most=LONGEST)
+    except ValueError as error:
+        problems.append(f"lease (--heartbeat-timeout): {error} (seconds)")
+    return silence_seconds
 
 
 def default_executor(specs: Sequence[RunSpec], several: bool = False) -> str:

@@ -62,22 +62,25 @@ def of_own_loop(tracker: Tracker, record: RunRecord, factories: Sequence[str]) -
     """
     story = record.provenance[OWN_LOOP]
     factory = str(story.get("factory", ""))
-    trained, threads = f"trained by a user-supplied loop, {story.get('script', '')}", 0
-    if factory and factory in factories:
-        threads = int(record.measurements.conventions["threads"])
-        reason = threads_refused(threads)
-    else:
+    trained = f"trained by a user-supplied loop, {story.get('script', '')}"
+    if not factory or factory not in factories:
         cause = "the run names no model factory (option factory of track, and then audit --factory)"
-        cause = f"the auditor did not trust the model factory {factory} (--factory)" if factory else cause
-        reason = f"{trained}: metrics are not recomputed, because {cause}"
-    if reason:
-        check = Check(MEASURING, "not possible", reason)
-        return dataclasses.replace(record, integrity=Integrity("unverifiable", (reason,), (check,)))
+        if factory:
+            cause = f"the auditor did not trust the model factory {factory} (--factory)"
+        return _unverifiable(record, f"{trained}: metrics are not recomputed, because {cause}")
+    threads = int(record.measurements.conventions["threads"])
+    if problem := threads_refused(threads):
+        return _unverifiable(record, problem)
     with pinned_threads(threads):
         recomputed, objection = _measured_again(tracker, record, story)
     comparable = _without_word(record.measurements, recomputed, objection)
     check = Check(MEASURING, "not possible", f"{trained}: {REPORTED}")
     return dataclasses.replace(record, integrity=with_checks(compare(comparable, recomputed), [check]))
+
+
+def _unverifiable(record: RunRecord, reason: str) -> RunRecord:
+    check = Check(MEASURING, "not possible", reason)
+    return dataclasses.replace(record, integrity=Integrity("unverifiable", (reason,), (check,)))
 
 
 def _measured_again(tracker: Tracker, record: RunRecord, story: Any) -> tuple[Measurements, str]:
