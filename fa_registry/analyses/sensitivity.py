@@ -278,7 +278,7 @@ class JudgedUnit:
         records = [dataclasses.replace(run.record, trajectory={}) for run in self.runs]
         interim_analyses = {seeds_key(run.record.spec): self._finding(run).look for run in self.runs}
         audits = judge_all((*records, *self.control_records.values()), edition, interim_analyses=interim_analyses)
-        judged = zip(self.runs, audits, strict=False)  # the audits of the controls are last
+        judged = zip(self.runs, audits[: len(records)], strict=True)  # the audits of the controls follow
         self._kept[threshold] = tuple(self._verdict(run, audit.findings[0]) for run, audit in judged)
         return self._kept[threshold]
 
