@@ -98,7 +98,9 @@ def test_a_method_from_its_skeleton_to_its_form(tmp_path):
     for arguments in commands:
         if arguments[0] == "pip":
             assert arguments == ["pip", "install", "--quiet", "--editable", "my_rule"]  # what `fa-registry new` advises
-            arguments = f"{sys.executable} -m pip install -q --no-build-isolation --no-deps --target site ./my_rule".split()
+            arguments = (
+                f"{sys.executable} -m pip install -q --no-build-isolation --no-deps --target site ./my_rule".split()
+            )
         ended = subprocess.run(
             ["sh", "-c", " ".join(arguments)],
             cwd=tmp_path,
