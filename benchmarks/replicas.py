@@ -1,6 +1,7 @@
 """Ways to train R replicas on one card or core, beside one alone: which wins, in microseconds a step of a run.
 
-python -m benchmarks.replicas [D …]: on one core, four seeds of resmlp on digits at each width; a minute. On a card: benchmarks.gpu.
+python -m benchmarks.replicas [DATASET]: on one core, four seeds of resmlp at each width, on digits or the named data set; a
+minute. On a card: benchmarks.gpu.
 
 in turns: what `study` does, a CUDA graph and a stream a run, launched by one thread. stacked: benchmarks.stacked. unrolled:
 one run, so many steps in one graph.
@@ -44,12 +45,14 @@ def compare_ways(make: Callable[[int], Trainer], count: int, steps: int, rounds:
     return microseconds(ways, rounds, device)
 
 
-def on_a_core(width: int, count: int = 4, steps: int = 8, rounds: int = 7) -> dict[str, Spread]:
+def on_a_core(
+    width: int, dataset: str = "digits", count: int = 4, steps: int = 8, rounds: int = 7
+) -> dict[str, Spread]:
     """The same on this processor, at one thread."""
 
     def make(seed: int) -> Trainer:
         options = {"d_hidden": width, "num_blocks": 4}
-        spec = RunSpec("dfa", "resmlp", "digits", seed, epochs=100, architecture_options=options)
+        spec = RunSpec("dfa", "resmlp", dataset, seed, epochs=100, architecture_options=options)
         return Trainer(build_setup(with_defaults(spec), torch.device("cpu")))
 
     with pinned_threads(1):
@@ -105,8 +108,9 @@ def way_lines(found: Mapping[str, Spread]) -> list[str]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    for width in [int(word) for word in arguments] or WIDTHS:
-        print(f"D = {width}: " + "\n".join(way_lines(on_a_core(width))), flush=True)
+    dataset = arguments[0] if arguments else "digits"
+    for width in WIDTHS:
+        print(f"{dataset}, D = {width}: " + "\n".join(way_lines(on_a_core(width, dataset))), flush=True)
 
 
 if __name__ == "__main__":

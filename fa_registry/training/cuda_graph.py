@@ -81,9 +81,13 @@ class CapturedStep:
                 self._refuse(str(error.__context__ or error).splitlines()[0])
         (size.replay or work)()
 
+    def release(self) -> None:
+        """Free the graphs and the GPU memory of their tensors. Later steps warm up and capture again."""
+        self._sizes.clear()
+
     def _refuse(self, reason: str) -> None:
         self.refused = reason
-        self._sizes.clear()
+        self.release()
 
 
 @dataclass

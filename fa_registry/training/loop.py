@@ -103,9 +103,10 @@ def train_epochs(
         row = EpochRow(trainer.epoch, replace(measured, scalars=dict(sorted({**measured.scalars, **losses}.items()))))
         observer.on_epoch(row, trainer)
         ended_by = end()
-    status = _status(row, setup.spec)
+    status, stepping = _status(row, setup.spec), trainer.stepping
+    trainer.release_graphs()
     final = with_final(row.measurements, setup, initial=trainer.initial)
-    return TrainingOutcome(status, row.epoch, final, ended_by if status == "stopped_early" else "", trainer.stepping)
+    return TrainingOutcome(status, row.epoch, final, ended_by if status == "stopped_early" else "", stepping)
 
 
 def run_to_completion(steps: Generator[None, None, T]) -> T:

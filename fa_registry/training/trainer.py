@@ -161,6 +161,12 @@ class Trainer:
             "penalty": Reading.of(penalty),
         }
 
+    def release_graphs(self) -> None:
+        """Free the GPU memory of the captured steps and of the last gradients, for example before the final measurements."""
+        if self.captured:
+            self.captured.release()
+            self.optimizer.zero_grad(set_to_none=True)
+
     @contextmanager
     def _on_own_stream(self) -> Iterator[None]:
         """Context manager: use a separate CUDA stream, for captures and for concurrent trainers."""

@@ -7,12 +7,13 @@ import warnings
 import weakref
 from contextlib import contextmanager
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from fa_registry import methods
-from fa_registry.training import cuda_graph
+from fa_registry.training import cuda_graph, loop
 from fa_registry.training.cuda_graph import CAPTURED, PLAIN, WARM_UP, CapturedStep, rehearsed
 from fa_registry.training.measuring import measure
 from fa_registry.training.trainer import Trainer
@@ -157,6 +158,29 @@ def test_a_trainer_is_gone_with_its_last_owner_and_so_is_the_memory_it_holds_on_
         assert [ref() for ref in watched] == [None] * 3
     finally:
         gc.enable()
+
+
+def test_the_graphs_are_released_before_the_final_measurements(monkeypatch):
+    """The final measurements need the memory of a small GPU that eight runs share."""
+    graphs, alive = [], []
+
+    def capture(work):
+        def replay():
+            """CUDA's graph does not hold the work."""
+
+        graphs.append(weakref.ref(replay))
+        return replay
+
+    def final(row, setup, **arguments):
+        alive.append([graph() for graph in graphs])
+        return with_final(row, setup, **arguments)
+
+    with_final = loop.with_final
+    monkeypatch.setattr(loop, "with_final", final)
+    trainer = Trainer(tiny_task(batch_size=100), capture=capture)
+    outcome = loop.train(trainer, SimpleNamespace(on_epoch=lambda row, trainer: None))
+    assert graphs and alive == [[None] * len(graphs)]
+    assert outcome.stepping == CAPTURED and all(parameter.grad is None for parameter in trainer.parameters)
 
 
 @pytest.mark.parametrize("method", methods.CATALOG.names())
