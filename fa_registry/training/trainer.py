@@ -162,7 +162,7 @@ class Trainer:
         }
 
     def release_graphs(self) -> None:
-        """Free the GPU memory of the captured steps and of the last gradients, for example before the final measurements."""
+        """Free the GPU memory of captured steps and last gradients, as before the final measurements."""
         if self.captured:
             self.captured.release()
             self.optimizer.zero_grad(set_to_none=True)
