@@ -17,7 +17,7 @@ from fa_registry.analyses._methods import METHOD, SETTING, MethodRuns, trained
 from fa_registry.analyses.base import Analyser, AnalysisCell, AnalysisColumn, AnalysisResult, AnalysisTable
 from fa_registry.metrics import HEADLINES
 from fa_registry.protocol.edition_schema import CREDIT, LIMIT, REFERENCE_METRICS
-from fa_registry.protocol.engine import judge_all
+from fa_registry.protocol.engine import judge_each
 from fa_registry.protocol.grouping import seeds_key
 from fa_registry.protocol.last_block import last_block_controls
 from fa_registry.protocol.paired_runs import RunWithControl
@@ -277,8 +277,8 @@ class JudgedUnit:
         # the verdict does not depend on values by epoch, and the findings of all other rules stay unchanged
         records = [dataclasses.replace(run.record, trajectory={}) for run in self.runs]
         interim_analyses = {seeds_key(run.record.spec): self._finding(run).look for run in self.runs}
-        audits = judge_all((*records, *self.control_records.values()), edition, interim_analyses=interim_analyses)
-        judged = zip(self.runs, audits[: len(records)], strict=True)  # the audits of the controls follow
+        audits = judge_each((*records, *self.control_records.values()), edition, interim_analyses=interim_analyses)
+        judged = zip(self.runs, audits, strict=False)  # the controls come last and need no verdict
         self._kept[threshold] = tuple(self._verdict(run, audit.findings[0]) for run, audit in judged)
         return self._kept[threshold]
 

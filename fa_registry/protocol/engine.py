@@ -56,7 +56,17 @@ def judge_all(
     Returns:
         One RunAudit per run, in the order of the records.
     """
-    return tuple(_audit(case, group, edition, waivers) for case, group in _grouped(records, interim_analyses))
+    return tuple(judge_each(records, edition, waivers, interim_analyses))
+
+
+def judge_each(
+    records: Sequence[RunRecord],
+    edition: Edition,
+    waivers: Sequence[Waiver] = (),
+    interim_analyses: Mapping[str, int] = MappingProxyType({}),
+) -> Iterator[RunAudit]:
+    """Yield the results of `judge_all` one by one; runs that the caller does not reach are not judged."""
+    return (_audit(case, group, edition, waivers) for case, group in _grouped(records, interim_analyses))
 
 
 def second_opinions(

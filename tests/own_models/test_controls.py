@@ -129,7 +129,7 @@ def by_hand(cut):
         error = (z.detach().softmax(1) - F.one_hot(y, CLASSES)) / len(y)
         z.backward(error)
         for state in states:
-            state.backward(error @ torch.ones(CLASSES, WIDTH))
+            state.backward(error @ torch.eye(CLASSES, WIDTH))
 
     return backward
 

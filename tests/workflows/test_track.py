@@ -547,7 +547,7 @@ def test_the_readmes_example_adds_two_lines_to_a_loop_and_runs(workplace, model,
         "model": model,
         "x_eval": batch[0],
         "y_eval": batch[1],
-        "my_credit": dfa([torch.ones(WIDTH, CLASSES)] * 2),
+        "my_credit": dfa([torch.eye(WIDTH, CLASSES)] * 2),
         "train_one_epoch": lambda model: train_one_epoch(model, batch),
         "accuracy": lambda model: 0.5,
     }
@@ -587,13 +587,15 @@ def test_no_draw_of_the_null_is_the_feedback_of_a_user_who_seeds_with_a_small_nu
         return dfa(drawn[-1])(model, x, y)
 
     with fa_registry.track(
-        model, eval=batch, method="mine", seed=7, credit=dfa(torch.ones(2, WIDTH, CLASSES)), fresh=fresh
+        model, eval=batch, method="mine", seed=7, credit=dfa(torch.eye(WIDTH, CLASSES).expand(2, -1, -1)), fresh=fresh
     ) as run:
         run.epoch()
     trained = [torch.randn(2, WIDTH, CLASSES, generator=torch.Generator().manual_seed(seed)) for seed in range(1000)]
     assert len(drawn) >= 20 and not any(torch.equal(one, other) for one in drawn for other in trained)
     record = record_of(run)
     assert record.measurements.conventions["gamma_null_draws"] == 20 == len({one.numpy().tobytes() for one in drawn})
-    with fa_registry.track(model, eval=batch, method="mine", seed=8, credit=dfa(torch.ones(2, WIDTH, CLASSES))) as run:
+    with fa_registry.track(
+        model, eval=batch, method="mine", seed=8, credit=dfa(torch.eye(WIDTH, CLASSES).expand(2, -1, -1))
+    ) as run:
         run.epoch()
     assert "gamma_null_draws" not in record_of(run).measurements.conventions

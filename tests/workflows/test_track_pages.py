@@ -53,7 +53,9 @@ def test_a_loop_that_failed_is_to_be_run_again_without_a_number_of_epochs(pages)
 
 
 def test_a_measured_gamma_has_a_sentence(pages):
-    text = pages((False, True), credit=dfa([torch.ones(WIDTH, CLASSES)] * 2))
+    torch.manual_seed(0)
+    readout = Residual().out_head.weight.detach().T  # the initial readout, so Γ is large on every processor
+    text = pages((False, True), credit=dfa([readout] * 2))
     assert "is measured, but it is no evidence of alignment: the verdict is not PASS" in text
     assert "`fresh` was not given" in text or "\\`fresh\\` was not given" in text
 
