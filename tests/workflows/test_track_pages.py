@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import fa_registry
-from tests.workflows.test_track import CLASSES, WIDTH, Residual, dfa, train_one_epoch
+from tests.workflows.test_track import CLASSES, Residual, dfa, train_one_epoch
 
 
 @pytest.fixture
