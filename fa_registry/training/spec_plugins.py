@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from fa_registry import architectures, datasets, methods, tasks
-from fa_registry.architectures.base import Architecture
+from fa_registry.architectures._card import TOKENS, ArchitectureCard
 from fa_registry.datasets.base import Dataset, DatasetCard
-from fa_registry.methods.base import Method
-from fa_registry.records import RunSpec
-from fa_registry.tasks import Task
+from fa_registry.methods._card import MethodCard
+from fa_registry.plugin_registry import Description
+from fa_registry.records import RunSpec, Scalar
+from fa_registry.tasks import TaskCard
+
+if TYPE_CHECKING:
+    from fa_registry.architectures.base import Architecture
+    from fa_registry.methods.base import Method
 
 KEPT = "plugins"  # attribute of a RunSpec; like its cached values, the attribute is neither compared nor pickled
 
@@ -18,6 +26,7 @@ class SpecPlugins:
     """Method, architecture, data set and task of a specification.
 
     Each plug-in is looked up at its first use. A plug-in that is not installed or cannot be imported raises an error at each use.
+    Cards and descriptions of built-in plug-ins need no import of the plug-in.
 
     Args:
         method, architecture, dataset: names of the plug-ins.
@@ -46,12 +55,32 @@ class SpecPlugins:
     @property
     def card(self) -> DatasetCard:
         """The card of the data set."""
-        return self.dataset.card
+        described = datasets.CATALOG.describe(self._names[2]) if ":" not in self._names[2] else None
+        return described.card if described and described.suffices else self.dataset.card
 
     @property
-    def task(self) -> Task | None:
-        """The task that the card of the data set names, or None if the card names no task."""
-        return tasks.CATALOG.get(self.card.task) if self.card.task else None
+    def task(self) -> TaskCard | None:
+        """The card of the task that the card of the data set names, or None if that card names no task."""
+        return tasks.CATALOG.describe(self.card.task).card if self.card.task else None
+
+    @property
+    def method_description(self) -> Description:
+        return methods.CATALOG.describe(self._names[0])
+
+    @property
+    def architecture_description(self) -> Description:
+        return architectures.CATALOG.describe(self._names[1])
+
+    def resolve(self, options: Mapping[str, Scalar]) -> dict[str, Scalar]:
+        """Return the values of all options of the architecture."""
+        described = self.architecture_description
+        return (described.card if described.suffices else self.architecture).resolve(options)
+
+    def misfits(self, options: Mapping[str, Scalar]) -> list[str]:
+        """Return the problems of the architecture's options for the data set."""
+        if self.architecture_description.suffices:
+            return []
+        return self.architecture.check(self.resolve(options), self.card.image_shape)
 
 
 def find_plugins(spec: RunSpec) -> SpecPlugins:
@@ -63,3 +92,26 @@ def keep_plugins(spec: RunSpec, plugins: SpecPlugins) -> RunSpec:
     """Make the specification keep plug-ins that were already looked up, and return the specification."""
     vars(spec)[KEPT] = plugins
     return spec
+
+
+def task_problems(method: MethodCard, architecture: ArchitectureCard, task: TaskCard) -> list[str]:
+    """Return the problems if the method or the architecture does not support the task."""
+    problems = []
+    if not method.trains(task):
+        trained = ", ".join(method.tasks)
+        problems.append(f"method: according to its card, {method.name} trains the tasks {trained}, not {task.name}")
+    if (architecture.inputs == TOKENS) != task.by_position:
+        needed = "token ids with one target per position" if architecture.inputs == TOKENS else "one target per sample"
+        problems.append(f"architecture: {architecture.name} needs {needed}; the task {task.name} has {task.targets}")
+    return problems
+
+
+def with_defaults(spec: RunSpec) -> RunSpec:
+    """Add missing options of method and architecture, because a run's identity includes every option."""
+    plugins = find_plugins(spec)
+    defaults = {name: option.default for name, option in plugins.method_description.card.options.items()}
+    options = plugins.resolve(spec.architecture_options)
+    full_spec = dataclasses.replace(
+        spec, method_options={**defaults, **spec.method_options}, architecture_options=options
+    )
+    return keep_plugins(full_spec, plugins)

@@ -155,7 +155,7 @@ def _with_frozen(measured: Measurements, frozen_accuracy: float | None) -> Measu
 def _no_accuracy(spec: RunSpec) -> list[str]:
     """Return the problem if the main metric of the data set's task is not the accuracy."""
     task = find_plugins(spec).task
-    headline = task.card.headline if task else ""
+    headline = task.headline if task else ""
     if headline in ("", ACCURACY.name):
         return []
     return [
