@@ -354,4 +354,4 @@ def check_credits(name: str, credits: Sequence[Tensor], hidden: Sequence[Tensor]
             )
 
 
-__getattr__ = aliases(__name__)
+__getattr__ = aliases(__name__, dict.fromkeys(("CREDIT_SCALES", "REQUIRED"), "fa_registry.methods._card"))
