@@ -76,10 +76,8 @@ NAMES: Mapping[str, Mapping[str, str]] = {  # module → old name → new name
 def aliases(module: str, late: Mapping[str, str] = MappingProxyType({})) -> Callable[[str], Any]:
     """Return a function `__getattr__` that resolves the old names of a module.
 
-    The module `module` assigns this function to its module-level name `__getattr__` (PEP 562).
-
-    Args:
-        late: present name → module from which the name is imported at its first use.
+    The module `module` assigns this function to its module-level name `__getattr__` (PEP 562). `late` maps present names to the
+    modules from which they are imported at their first use.
     """
 
     def __getattr__(name: str) -> Any:

@@ -43,6 +43,8 @@ LOG = logging.getLogger(__name__)
 SLOW_SECONDS, MOST_SECONDS = 15.0, 120.0
 NOT_MEMBERS = ("base",)
 CARDS = bundled_files.PACKAGE / "cards.json"  # written by `python -m fa_registry.reference --write`
+# Functions of a plug-in that check a run specification, and attributes on which other checks depend.
+CHECKS, TRAITS = ("check", "resolve", "of"), ("end_to_end", "replaces_weights")
 IMPORTED: dict[tuple[str, str], str] = {}  # (package, version) → one of its modules that this process has imported
 BLOCK = 1 << 20  # bytes per read
 LEFT_OUT = "__pycache__"  # not part of a package's digest, because Python writes to this folder
@@ -89,8 +91,8 @@ class Description:
     """The part of a plug-in that is needed to check a run specification.
 
     Args:
-        suffices: whether card and traits decide all checks, because the plug-in has no `checks` of its own.
-        traits: the values of the plug-in's `traits`.
+        suffices: whether card and traits decide all checks, because the plug-in has no CHECKS of its own.
+        traits: name → value of those TRAITS that the plug-in has.
     """
 
     card: Any
@@ -106,25 +108,16 @@ class Catalog:
         kind, card: required classes of each plug-in and of its `card` attribute. A class in a module of the subpackage, such as
             `base:Method`, is imported at its first use.
         home: subpackage with the built-in plug-ins, by default `family`, the name of the plug-in kind.
-        checks: names of the functions of `kind` that check a run specification.
-        traits: names of the attributes on which such a check depends.
     """
 
     def __init__(
-        self,
-        family: str,
-        singular: str,
-        kind: type | str | None = None,
-        home: str = "",
-        card: type | str | None = None,
-        checks: tuple[str, ...] = (),
-        traits: tuple[str, ...] = (),
+        self, family: str, singular: str, kind: type | str = object, home: str = "", card: type | str = object
     ):
         self.family = family
         self.home = home or family
         self.singular = singular
         self._kind, self._card = kind, card
-        self._checks, self._traits = checks, traits
+        self._folder = Path(__file__).parent.joinpath(*self.home.split("."))
         self._failed: dict[str, RegistryError] = {}
         self._shadowed: list[Fault] = []
         self._told: set[str] = set()
@@ -173,9 +166,8 @@ class Catalog:
 
     def describe(self, name: str) -> Description:
         """Return the description of a plug-in. Import the plug-in as `get` does, unless cards.json describes it."""
-        if self._entry(name):
-            # another release wrote the card, or pydantic is not installed
-            with contextlib.suppress(RegistryError, LookupError):
+        with contextlib.suppress(RegistryError, LookupError):  # other fields than those of the card, or no pydantic
+            if self._entry(name):
                 return self._decoded(name)
         return self.description_of(self.get(name))
 
@@ -193,10 +185,11 @@ class Catalog:
 
     def description_of(self, plugin: Any) -> Description:
         """Return the description of an imported plug-in."""
-        inherits = (
-            getattr(type(plugin), name, None) is getattr(self._class(self._kind), name, None) for name in self._checks
+        own, base = type(plugin), self._class(self._kind)
+        inherits = all(getattr(own, name, None) is getattr(base, name, None) for name in CHECKS)
+        return Description(
+            plugin.card, inherits, {name: getattr(plugin, name) for name in TRAITS if hasattr(plugin, name)}
         )
-        return Description(plugin.card, all(inherits), {name: getattr(plugin, name) for name in self._traits})
 
     @cached_property
     def recorded(self) -> Mapping[str, Mapping[str, Any]]:
@@ -249,13 +242,10 @@ class Catalog:
     def code(self, name: str, card: Any = None) -> dict[str, Any]:
         """Return the data that identify the code of a plug-in.
 
-        Args:
-            card: the card of the plug-in. If it is None, the version of a built-in plug-in may come from cards.json.
-
         Returns:
-            For a built-in plug-in, the `version` on its card. For a third-party plug-in, the `package`, its `version`, the `digest`
-            of its source, and `files`. If `files` is "all", the digest includes all files of the package. In records of older
-            releases, the digest includes only the Python files.
+            For a built-in plug-in, the `version` on its card; without a card, of cards.json. For a third-party plug-in, the
+            `package`, its `version`, the `digest` of its source, and `files`. If `files` is "all", the digest includes all files
+            of the package. In records of older releases, the digest includes only the Python files.
 
         Raises:
             PluginError: the source of the plug-in is not found.
@@ -291,15 +281,11 @@ class Catalog:
             raise PluginError(f"{subject}: the card of {object_reference} is {_unlike(card, kind)}")
         return plugin
 
-    def _class(self, kind: type | str | None) -> type:
-        if isinstance(kind, str):
-            module, _, name = kind.partition(":")
-            return getattr(importlib.import_module(f"fa_registry.{self.home}.{module}"), name)
-        return kind or object
-
-    @property
-    def _folder(self) -> Path:
-        return Path(__file__).parent.joinpath(*self.home.split("."))
+    def _class(self, kind: type | str) -> type:
+        if isinstance(kind, type):
+            return kind
+        module, _, name = kind.partition(":")
+        return getattr(importlib.import_module(f"fa_registry.{self.home}.{module}"), name)
 
     def _files(self) -> Iterator[Path]:
         files = self._folder.glob("*.py")

@@ -6,9 +6,5 @@ from fa_registry.plugin_registry import Catalog
 
 __all__ = ["CATALOG", "AdaptedNetwork", "adapt", "unwrapped"]
 
-CATALOG = Catalog(
-    "architectures", "architecture", "base:Architecture", card="_card:ArchitectureCard", checks=("check", "resolve")
-)
-
-
+CATALOG = Catalog("architectures", "architecture", "base:Architecture", card="_card:ArchitectureCard")
 __getattr__ = aliases(__name__, {name: f"{__name__}._adapter" for name in ("AdaptedNetwork", "adapt", "unwrapped")})

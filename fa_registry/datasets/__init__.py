@@ -4,7 +4,7 @@ from fa_registry.datasets.base import Dataset, DatasetCard, DatasetFamily
 from fa_registry.errors import UnknownName
 from fa_registry.plugin_registry import Catalog
 
-CATALOG = Catalog("datasets", "data set", Dataset, card=DatasetCard, checks=("of",))
+CATALOG = Catalog("datasets", "data set", Dataset, card=DatasetCard)
 
 
 def get(name: str) -> Dataset:

@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-RANDOM_TARGETS = "random_targets"  # name of the family of data sets with permuted labels
-
-
 @dataclass(frozen=True)
 class SourceFile:
     """File of a data set, as its authors published it.

@@ -15,11 +15,11 @@ import torch
 
 from fa_registry import datasets
 from fa_registry.datasets import digits
-from fa_registry.datasets.base import RANDOM_TARGETS as NAME
 from fa_registry.datasets.base import Dataset, DatasetCard, DatasetFamily, Splits, tensors_digest
 from fa_registry.errors import UnknownName
 from fa_registry.seeding import generator
 
+NAME = "random_targets"
 STREAM = "targets"
 
 

@@ -13,6 +13,4 @@ NAMES = {  # module → its names that this package exports; imported at their f
     "_reference_check": ("ReferenceCheck",),
     "base": ("Diagnostic", "DiagnosticCard", "Observation"),
 }
-
-
 __getattr__ = aliases(__name__, {name: f"{__name__}.{module}" for module, names in NAMES.items() for name in names})

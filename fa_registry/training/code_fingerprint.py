@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fa_registry import architectures, datasets, diagnostics, methods, tasks
-from fa_registry.datasets.base import RANDOM_TARGETS
 from fa_registry.plugin_registry import Catalog
 from fa_registry.records import RunSpec
 from fa_registry.training.spec_plugins import find_plugins
@@ -32,6 +31,7 @@ TEXT = {
     "diagnostics": "diagnostic",
     "tasks": "task",
 }
+RANDOM_TARGETS = "random_targets"  # family of data sets with permuted labels
 # version of every built-in plug-in of an older release, which recorded no code
 FIRST: Mapping[str, Any] = {"version": 1}
 SHOWN = 8  # characters of a digest in a message

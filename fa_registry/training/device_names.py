@@ -45,7 +45,7 @@ def resolve(name: str) -> str:
 
 
 def _is_cpu_build() -> bool:
-    """Return whether the installed torch supports no GPU; a version such as 2.13.0+cpu says so."""
+    """Return whether the installed torch supports no GPU, as a version such as 2.13.0+cpu shows."""
     try:
         return importlib.metadata.version("torch").endswith("+cpu")
     except importlib.metadata.PackageNotFoundError:  # torch was not installed as a package

@@ -178,12 +178,10 @@ def build_network(spec: RunSpec, card: DatasetCard) -> Network:
 
 def too_large(spec: RunSpec, card: DatasetCard) -> list[str]:
     """Return a problem if training needs too much memory or there are more than MOST_BLOCKS blocks."""
-    architecture = find_plugins(spec).architecture
-    options = architecture.resolve(spec.architecture_options)
-    blocks = int(options.get("num_blocks", 0))
+    blocks = int(find_plugins(spec).resolve(spec.architecture_options).get("num_blocks", 0))
     if blocks > MOST_BLOCKS:
         return [f"architecture_options: num_blocks: expected at most {MOST_BLOCKS:,}, found {blocks:,}"]
-    count = architecture.parameters(options, card.image_shape, card.classes)
+    count = weight_count(spec, card)
     subject = f"architecture_options: the training of {spec.architecture} with {count:,} weights needs"
     return _beyond(torch.device("cpu"), count * BYTES_A_WEIGHT, subject)
 
@@ -194,11 +192,10 @@ def unusable(spec: RunSpec) -> list[str]:
     return [*filter(None, [plugins.dataset.absent()]), *too_large(spec, plugins.card)]
 
 
-def weight_count(spec: RunSpec) -> int:
+def weight_count(spec: RunSpec, card: DatasetCard) -> int:
     """Return the number of weights of the network, without building the network."""
     plugins = find_plugins(spec)
-    options = plugins.architecture.resolve(spec.architecture_options)
-    return plugins.architecture.parameters(options, plugins.card.image_shape, plugins.card.classes)
+    return plugins.architecture.parameters(plugins.resolve(spec.architecture_options), card.image_shape, card.classes)
 
 
 def _feedback_too_large(spec: RunSpec, method: Method, shape: NetworkShape) -> list[str]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from fa_registry.architectures.base import Architecture
     from fa_registry.methods.base import Method
 
+NAMES = {"method": methods.CATALOG, "architecture": architectures.CATALOG, "dataset": datasets.CATALOG}
 KEPT = "plugins"  # attribute of a RunSpec; like its cached values, the attribute is neither compared nor pickled
 
 
@@ -33,29 +34,29 @@ class SpecPlugins:
     """
 
     def __init__(self, method: str, architecture: str, dataset: str):
-        self._names = method, architecture, dataset
+        self._names = {"method": method, "architecture": architecture, "dataset": dataset}
 
     @cached_property
     def method(self) -> Method:
-        return methods.CATALOG.get(self._names[0])
+        return methods.CATALOG.get(self._names["method"])
 
     @cached_property
     def architecture(self) -> Architecture:
-        return architectures.CATALOG.get(self._names[1])
+        return architectures.CATALOG.get(self._names["architecture"])
 
     @property
     def dataset(self) -> Dataset:
         """The data set. A family member, such as `text:PATH`, is read again, as its file may have changed."""
-        return datasets.get(self._names[2]) if ":" in self._names[2] else self._named_dataset
+        return datasets.get(self._names["dataset"]) if ":" in self._names["dataset"] else self._named_dataset
 
     @cached_property
     def _named_dataset(self) -> Dataset:
-        return datasets.get(self._names[2])
+        return datasets.get(self._names["dataset"])
 
     @property
     def card(self) -> DatasetCard:
         """The card of the data set."""
-        described = datasets.CATALOG.describe(self._names[2]) if ":" not in self._names[2] else None
+        described = self.describe("dataset") if ":" not in self._names["dataset"] else None
         return described.card if described and described.suffices else self.dataset.card
 
     @property
@@ -63,22 +64,18 @@ class SpecPlugins:
         """The card of the task that the card of the data set names, or None if that card names no task."""
         return tasks.CATALOG.describe(self.card.task).card if self.card.task else None
 
-    @property
-    def method_description(self) -> Description:
-        return methods.CATALOG.describe(self._names[0])
-
-    @property
-    def architecture_description(self) -> Description:
-        return architectures.CATALOG.describe(self._names[1])
+    def describe(self, owner: str) -> Description:
+        """Return the description of a plug-in; `owner` is one of NAMES."""
+        return NAMES[owner].describe(self._names[owner])
 
     def resolve(self, options: Mapping[str, Scalar]) -> dict[str, Scalar]:
         """Return the values of all options of the architecture."""
-        described = self.architecture_description
+        described = self.describe("architecture")
         return (described.card if described.suffices else self.architecture).resolve(options)
 
     def misfits(self, options: Mapping[str, Scalar]) -> list[str]:
         """Return the problems of the architecture's options for the data set."""
-        if self.architecture_description.suffices:
+        if self.describe("architecture").suffices:
             return []
         return self.architecture.check(self.resolve(options), self.card.image_shape)
 
@@ -86,12 +83,6 @@ class SpecPlugins:
 def find_plugins(spec: RunSpec) -> SpecPlugins:
     """Return the plug-ins of a specification, which keeps them for later calls."""
     return vars(spec).setdefault(KEPT, SpecPlugins(spec.method, spec.architecture, spec.dataset))
-
-
-def keep_plugins(spec: RunSpec, plugins: SpecPlugins) -> RunSpec:
-    """Make the specification keep plug-ins that were already looked up, and return the specification."""
-    vars(spec)[KEPT] = plugins
-    return spec
 
 
 def task_problems(method: MethodCard, architecture: ArchitectureCard, task: TaskCard) -> list[str]:
@@ -106,12 +97,13 @@ def task_problems(method: MethodCard, architecture: ArchitectureCard, task: Task
     return problems
 
 
-def with_defaults(spec: RunSpec) -> RunSpec:
+def with_defaults(spec: RunSpec, plugins: SpecPlugins | None = None) -> RunSpec:
     """Add missing options of method and architecture, because a run's identity includes every option."""
-    plugins = find_plugins(spec)
-    defaults = {name: option.default for name, option in plugins.method_description.card.options.items()}
+    plugins = plugins or find_plugins(spec)
+    defaults = {name: option.default for name, option in plugins.describe("method").card.options.items()}
     options = plugins.resolve(spec.architecture_options)
     full_spec = dataclasses.replace(
         spec, method_options={**defaults, **spec.method_options}, architecture_options=options
     )
-    return keep_plugins(full_spec, plugins)
+    vars(full_spec)[KEPT] = plugins
+    return full_spec

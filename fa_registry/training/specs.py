@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fa_registry import architectures, datasets, methods, tasks
+from fa_registry import tasks
 from fa_registry.errors import InvalidFields, UnknownName, shortened, unknown_name_text
 from fa_registry.jsonio import describe_value
 from fa_registry.methods._card import SAMPLE_TASKS
@@ -20,7 +20,7 @@ from fa_registry.plugin_registry import Description
 from fa_registry.records import Option, Recipe, RunSpec, Scalar
 from fa_registry.training import controls, device_names
 from fa_registry.training.device_names import PRECISIONS, obstacle
-from fa_registry.training.spec_plugins import SpecPlugins, find_plugins, keep_plugins, task_problems, with_defaults
+from fa_registry.training.spec_plugins import NAMES, SpecPlugins, find_plugins, task_problems, with_defaults
 
 CHOICES = {
     "precision": PRECISIONS,
@@ -28,7 +28,6 @@ CHOICES = {
     "schedule": ("cosine", "constant"),
     "credit_norm": ("rms", "none"),
 }
-NAMES = {"method": methods.CATALOG, "architecture": architectures.CATALOG, "dataset": datasets.CATALOG}
 MOST_EPOCHS = 100_000  # a record has one reading of every headline metric for each epoch, measured or not
 MOST = 1_000_000  # greatest whole number among options (a width, a number of steps), and greatest batch
 LARGEST = 1e30  # greatest number; float32 ends at 3.4e38, and numbers are multiplied
@@ -71,7 +70,7 @@ def parse_spec(raw: Mapping[str, Any], subject: str = "run specification") -> Ru
     if problems:
         raise InvalidFields(subject, problems)
     recipe = Recipe(**{name: values.pop(name) for name in RECIPE_FIELDS if name in values})
-    return with_defaults(keep_plugins(RunSpec(recipe=recipe, **values), plugins))
+    return with_defaults(RunSpec(recipe=recipe, **values), plugins)
 
 
 def _unknown_field(name: str, raw: Mapping[str, Any]) -> str:
@@ -160,11 +159,7 @@ def _check_together(values: dict[str, Any], plugins: SpecPlugins) -> list[str]:
     """Return the problems of combinations of fields, such as method and architecture."""
     problems: list[str] = []
     for owner in ("method", "architecture"):
-        problems += (
-            _check_options(values, owner, getattr(plugins, f"{owner}_description").card.options)
-            if owner in values
-            else []
-        )
+        problems += _check_options(values, owner, plugins.describe(owner).card.options) if owner in values else []
     if "dataset" in values:
         size, samples = values.get("batch_size", Recipe.batch_size), plugins.card.train_samples
         if size > samples and not plugins.dataset.absent():
@@ -175,7 +170,7 @@ def _check_together(values: dict[str, Any], plugins: SpecPlugins) -> list[str]:
     network_problems = []
     if has_method and "dataset" in values:  # a card without a task has one target per sample
         task = plugins.task or tasks.CATALOG.describe(SAMPLE_TASKS[0]).card
-        network_problems = task_problems(plugins.method_description.card, plugins.architecture_description.card, task)
+        network_problems = task_problems(plugins.describe("method").card, plugins.describe("architecture").card, task)
     if has_network and "dataset" in values and not network_problems and not problems:
         misfits = plugins.misfits(values.get("architecture_options", {}))
         network_problems = [f"architecture_options: {problem}" for problem in misfits]
@@ -204,7 +199,7 @@ def _check_options(values: dict[str, Any], owner: str, options: Mapping[str, Opt
 def _check_pairing(values: dict[str, Any], plugins: SpecPlugins) -> list[str]:
     """Return the problems of method, architecture, precision and control together."""
     problems = []
-    method, card = plugins.method_description, plugins.method_description.card
+    method, card = plugins.describe("method"), plugins.describe("method").card
     if not card.supports(values["architecture"]):
         supported = ", ".join(card.architectures)
         problems.append(
@@ -291,6 +286,6 @@ def _unusual(values: Mapping[str, Scalar], options: Mapping[str, Option]) -> lis
 def _options(spec: RunSpec, owner: str) -> Mapping[str, Option]:
     """Return the options of the method or architecture; a user-supplied loop has none."""
     try:
-        return getattr(find_plugins(spec), f"{owner}_description").card.options
+        return find_plugins(spec).describe(owner).card.options
     except UnknownName:
         return {}

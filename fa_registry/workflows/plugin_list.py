@@ -54,7 +54,7 @@ def _imported(plugin: tuple[str, str], stop: Callable[[], bool], report: Callabl
 
 
 def all_cards() -> dict[str, dict[str, Any]]:
-    """Return the description of each built-in plug-in and the digest of the source of each kind, for cards.json."""
+    """Return each kind's source digest and the descriptions of its built-in plug-ins, for cards.json."""
     catalogs = {family: catalog_of(family) for family in CATALOGS}
     return {
         family: {
@@ -67,14 +67,10 @@ def all_cards() -> dict[str, dict[str, Any]]:
     }
 
 
-def recorded_cards(family: str) -> Mapping[str, dict[str, Any]]:
-    """Return the cards of a kind's built-in plug-ins from cards.json, without the slow import of torch.
-
-    The result is empty if third-party plug-ins of this kind are installed, or if a source file was edited.
-    """
-    if importlib.metadata.entry_points(group=f"fa_registry.{family}"):
-        return {}
-    return {name: entry["card"] for name, entry in Catalog(family, family).recorded.items()}
+def recorded_plugins(family: str) -> Mapping[str, Any]:
+    """Return name → entry of cards.json; empty if the kind has none, or has third-party plug-ins."""
+    foreign = family not in CATALOGS or importlib.metadata.entry_points(group=f"fa_registry.{family}")
+    return {} if foreign else Catalog(family, family).recorded
 
 
 def members(family: str) -> list[dict[str, str]]:
@@ -112,9 +108,9 @@ def _members(family: str) -> Iterator[tuple[str, str, str | Path]]:
         for name in overridable():
             text = inspect.cleandoc(TEMPLATES[name].__doc__).partition(": ")[2] if name in TEMPLATES else PART
             yield name, text.partition("\n")[0], bundled_files.templates() / name
-    elif cards := recorded_cards(family) if family in CATALOGS else {}:
+    elif recorded := recorded_plugins(family):
         catalog = Catalog(family, family)
-        yield from ((name, _line(card), catalog.location(name).file) for name, card in cards.items())
+        yield from ((name, _line(one["card"]), catalog.location(name).file) for name, one in recorded.items())
     else:
         check_plugin_imports(family)
         catalog = catalog_of(family)
@@ -146,7 +142,7 @@ def card_of(name: str, family: str) -> dict[str, Any]:
     for kind, catalog in catalogs.items():
         base_name, colon, _ = name.partition(":") if kind == "datasets" else (name, "", "")
         if base_name in catalog.names():
-            card = None if colon else recorded_cards(kind).get(name)
+            card = None if colon else catalog.recorded.get(name, {}).get("card")
             if card is None:
                 from fa_registry import datasets
 

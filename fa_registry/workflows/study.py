@@ -21,6 +21,7 @@ from fa_registry.studies import executors
 from fa_registry.studies.executors.base import ENDS, JobEvent, JobResources
 from fa_registry.studies.executors.local import stop_on_signal
 from fa_registry.studies.study import Study
+from fa_registry.tasks import task_of
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun
 from fa_registry.tracking.lease import LeaseHolder, sign
@@ -192,10 +193,10 @@ def _train(
     joins: bool,
 ) -> None:
     """Open the executor, log a run for the study itself, and train the jobs as its child runs."""
-    specs = [job.spec for job in jobs]
     from fa_registry.training.devices import on_device
     from fa_registry.workflows.training import default_executor
 
+    specs = [job.spec for job in jobs]
     executor = executor or default_executor(specs, several=True)
     requested = replace(requested, device="cuda" if on_gpu(specs) else "cpu", threads=jobs[0].threads)
     with (
@@ -361,7 +362,7 @@ def checked_study(
 
 
 def unusable_settings(study: Study) -> list[str]:
-    """Return the problems that are known before loading: absent data, and networks that need too much memory."""
+    """Return the problems that are known before loading: absent data, and networks that are too large."""
     from fa_registry.training.run_setup import unusable  # late, because it imports torch and the plug-ins
 
     return list(dict.fromkeys(text for specs in study.settings.values() for text in unusable(specs[0])))
@@ -457,8 +458,6 @@ def _headline(spec: RunSpec) -> Headline | None:
     if plugins.card.sha256 or plugins.card.files:
         return ACCURACY
     import torch
-
-    from fa_registry.tasks import task_of
 
     labels = plugins.dataset.load(torch.device("cpu"), None, spec.seed).train_labels
     return HEADLINES.get(task_of(labels).card.headline)

@@ -56,9 +56,9 @@ def test_a_complete_study_does_not_import_torch(trained, options):
 
 
 def test_a_third_party_plugin_makes_the_recorded_cards_unused_in_lists(monkeypatch):
-    assert plugin_list.recorded_cards("methods")["dfa"]["name"] == "dfa"
+    assert plugin_list.recorded_plugins("methods")["dfa"]["card"]["name"] == "dfa"
     monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: [group])
-    assert plugin_list.recorded_cards("methods") == {}
+    assert plugin_list.recorded_plugins("methods") == {}
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_a_third_party_plugin_makes_the_recorded_cards_unused_in_lists(monkeypat
 def test_a_file_of_another_source_is_not_used(text, monkeypatch, tmp_path):
     monkeypatch.setattr(plugin_registry, "CARDS", tmp_path / "cards.json")
     plugin_registry.CARDS.write_text(text, encoding="utf-8")
-    assert Catalog("methods", "method").recorded == plugin_list.recorded_cards("methods") == {}
+    assert Catalog("methods", "method").recorded == plugin_list.recorded_plugins("methods") == {}
     assert {row["name"] for row in plugin_list.members("methods")} == set(methods.CATALOG.names())
 
 
