@@ -1,4 +1,4 @@
-"""Names of a module that are looked up at their first use: old public names, and names of modules that import torch.
+"""Names that a module imports at their first use: old public names, and names that need torch.
 
 An old name remains importable for one release. Each use emits a DeprecationWarning that contains the new name.
 """

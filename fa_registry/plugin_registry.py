@@ -91,7 +91,7 @@ class Description:
     """The part of a plug-in that is needed to check a run specification.
 
     Args:
-        suffices: whether card and traits decide all checks, because the plug-in has no CHECKS of its own.
+        suffices: whether card and traits decide all checks, because the plug-in overrides none of CHECKS.
         traits: name → value of those TRAITS that the plug-in has.
     """
 
@@ -165,7 +165,7 @@ class Catalog:
             raise
 
     def describe(self, name: str) -> Description:
-        """Return the description of a plug-in. Import the plug-in as `get` does, unless cards.json describes it."""
+        """Return the description of a plug-in. Import the plug-in only if cards.json does not describe it."""
         with contextlib.suppress(RegistryError, LookupError):  # other fields than those of the card, or no pydantic
             if self._entry(name):
                 return self._decoded(name)
