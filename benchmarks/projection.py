@@ -26,7 +26,8 @@ from fa_registry.datasets.base import DatasetCard, Splits
 from fa_registry.records import RunSpec
 from fa_registry.studies.study import load_study
 from fa_registry.studies.study_files import StudyVariant
-from fa_registry.training.devices import CHOICES, gpu_name, resolve
+from fa_registry.training.device_names import CHOICES, resolve
+from fa_registry.training.devices import gpu_name
 from fa_registry.training.measuring import measure, with_final
 from fa_registry.training.run_setup import RunSetup, build_setup_from_splits
 from fa_registry.training.trainer import Trainer

@@ -21,7 +21,8 @@ from benchmarks.stacked import StackedDfa
 from benchmarks.timing import Spread
 from fa_registry.records import RunSpec
 from fa_registry.training.devices import pinned_threads
-from fa_registry.training.run_setup import build_setup, with_defaults
+from fa_registry.training.run_setup import build_setup
+from fa_registry.training.spec_plugins import with_defaults
 from fa_registry.training.trainer import Trainer
 
 STEPS_A_GRAPH = 8

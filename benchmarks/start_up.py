@@ -1,4 +1,4 @@
-"""What a verb takes before and beside its work: CPU seconds on a store of five runs, in times of importing what it must use.
+"""What a verb takes before and beside its work: CPU seconds on small stores, in times of importing what it must use.
 
 python -m benchmarks.start_up [--json] [--record]: a minute or two. Each verb and the bare import of the libraries that it cannot do
 without are started in turns, and the medians compared; --record keeps the answers in docs/measured/start_up.json.
@@ -23,6 +23,8 @@ from benchmarks.tables import verdict
 
 MEASURED = FOLDER / "start_up.json"
 RUNS, ROUNDS = 5, 5
+MORE = "audit of logged figures of 15 runs"
+RUNS_OF = {MORE: 15}  # verbs on a store of more runs
 RUN = "the first characters of a run's id"
 STUDY = ("study.toml", "--device", "cpu")
 REPORT = "reports/audit.json"  # of the verb that audits
@@ -43,6 +45,7 @@ VERBS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...], float]] = {
         PAGES,
         1.5,
     ),
+    MORE: (("audit", "--study", *STUDY, "--exit-zero", "--trust-logged"), (), 8.0),
     "diff of two files": (("diff", REPORT, REPORT), (), 0.5),
     "report from the store": (("report", "--study", "filled", "--out", "again"), PAGES, 1.5),
 }
@@ -70,13 +73,19 @@ class StartUp:
 
 def measure(rounds: int = ROUNDS) -> dict[str, StartUp]:
     with tempfile.TemporaryDirectory(prefix="fa_registry-start-") as name:
-        folder = Path(name)
+        folders = {runs: Path(name) / str(runs) for runs in (RUNS, *RUNS_OF.values())}
         filled = "from benchmarks.filled_store import fill; import pathlib, sys; fill(pathlib.Path(sys.argv[1]), int(sys.argv[2]))"
-        _cpu(["-c", filled, str(folder), str(RUNS)], folder)
+        for runs, folder in folders.items():
+            folder.mkdir()
+            _cpu(["-c", filled, str(folder), str(runs)], folder)
         listed = [sys.executable, "-m", "fa_registry", "list", "runs", "--json"]
-        listing = subprocess.run(listed, cwd=folder, env=_environment(), check=True, capture_output=True, text=True)
+        listing = subprocess.run(
+            listed, cwd=folders[RUNS], env=_environment(), check=True, capture_output=True, text=True
+        )
         run = listing.stdout.split('"run_id": "')[1][:8]
-        return {words: _compared(*found, run, folder, rounds) for words, found in VERBS.items()}
+        return {
+            words: _compared(*found, run, folders[RUNS_OF.get(words, RUNS)], rounds) for words, found in VERBS.items()
+        }
 
 
 def _compared(verb: Sequence[str], imports: Sequence[str], aim: float, run: str, folder: Path, rounds: int) -> StartUp:

@@ -12,7 +12,8 @@ from fa_registry.datasets._transform import random_crop_and_flip
 from fa_registry.datasets.base import Splits
 from fa_registry.records import RunSpec
 from fa_registry.seeding import generator
-from fa_registry.training.run_setup import RunSetup, build_setup, build_setup_from_splits, with_defaults
+from fa_registry.training.run_setup import RunSetup, build_setup, build_setup_from_splits
+from fa_registry.training.spec_plugins import with_defaults
 
 SEED = 42
 EPOCHS = 100

@@ -1,6 +1,6 @@
-"""Old public names, which remain importable for one release.
+"""Names that a module imports at their first use: old public names, and names that need torch.
 
-Each use of an old name emits a DeprecationWarning that contains the new name.
+An old name remains importable for one release. Each use emits a DeprecationWarning that contains the new name.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import importlib.util
 import warnings
 from collections.abc import Callable, Mapping
 from importlib.machinery import ModuleSpec
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 MODULES = {
@@ -73,14 +73,17 @@ NAMES: Mapping[str, Mapping[str, str]] = {  # module → old name → new name
 }
 
 
-def aliases(module: str) -> Callable[[str], Any]:
+def aliases(module: str, late: Mapping[str, str] = MappingProxyType({})) -> Callable[[str], Any]:
     """Return a function `__getattr__` that resolves the old names of a module.
 
-    The module `module` assigns this function to its module-level name `__getattr__` (PEP 562).
+    The module `module` assigns this function to its module-level name `__getattr__` (PEP 562). `late` maps present names to the
+    modules from which they are imported at their first use.
     """
 
     def __getattr__(name: str) -> Any:
-        renamed = NAMES[module].get(name)
+        if name in late:
+            return getattr(importlib.import_module(late[name]), name)
+        renamed = NAMES.get(module, {}).get(name)
         if renamed is None:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
         warnings.warn(f"{module}.{name} was renamed; use {module}.{renamed}", DeprecationWarning, stacklevel=2)

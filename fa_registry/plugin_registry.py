@@ -8,6 +8,10 @@ uses the plug-in is affected.
 Every run records the version of its plug-ins' code. For a built-in plug-in this record is the version on its card. The
 author must raise this version if the plug-in's results change (tests/golden.json checks this). For a third-party plug-in
 the record is a digest of its source, so its author does not have to maintain a version.
+
+cards.json describes the built-in plug-ins of the kinds that have cards, so that the options of a run can be checked without the
+import of a plug-in and of torch, which takes seconds. A description counts only if the digest of all Python files in the folder
+of the kind agrees, and only until the plug-in is imported.
 """
 
 from __future__ import annotations
@@ -18,23 +22,29 @@ import importlib
 import importlib.machinery
 import importlib.metadata
 import importlib.util
+import json
 import logging
 import os
 import shlex
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from fa_registry import bundled_files, jsonio
 from fa_registry.errors import PluginError, RegistryError, UnknownName
 
 LOG = logging.getLogger(__name__)
 # Seconds of an import of another package until a warning is logged, and until the import is abandoned.
 SLOW_SECONDS, MOST_SECONDS = 15.0, 120.0
 NOT_MEMBERS = ("base",)
+CARDS = bundled_files.PACKAGE / "cards.json"  # written by `python -m fa_registry.reference --write`
+# Functions of a plug-in that check a run specification, and attributes on which other checks depend.
+CHECKS, TRAITS = ("check", "resolve", "of"), ("end_to_end", "replaces_weights")
 IMPORTED: dict[tuple[str, str], str] = {}  # (package, version) → one of its modules that this process has imported
 BLOCK = 1 << 20  # bytes per read
 LEFT_OUT = "__pycache__"  # not part of a package's digest, because Python writes to this folder
@@ -76,21 +86,38 @@ class Fault:
     why: str
 
 
+@dataclass(frozen=True)
+class Description:
+    """The part of a plug-in that is needed to check a run specification.
+
+    Args:
+        suffices: whether card and traits decide all checks, because the plug-in overrides none of CHECKS.
+        traits: name → value of those TRAITS that the plug-in has.
+    """
+
+    card: Any
+    suffices: bool
+    traits: Mapping[str, Any]
+
+
 class Catalog:
     """All plug-ins of one kind, for example Catalog("methods", "method", Method).
 
     Args:
         singular: noun for one plug-in in messages.
-        kind, card: required classes of each plug-in and of its `card` attribute.
+        kind, card: required classes of each plug-in and of its `card` attribute. A class in a module of the subpackage, such as
+            `base:Method`, is imported at its first use.
         home: subpackage with the built-in plug-ins, by default `family`, the name of the plug-in kind.
     """
 
-    def __init__(self, family: str, singular: str, kind: type | None = None, home: str = "", card: type | None = None):
+    def __init__(
+        self, family: str, singular: str, kind: type | str = object, home: str = "", card: type | str = object
+    ):
         self.family = family
         self.home = home or family
         self.singular = singular
-        self.kind = kind
-        self.card = card
+        self._kind, self._card = kind, card
+        self._folder = Path(__file__).parent.joinpath(*self.home.split("."))
         self._failed: dict[str, RegistryError] = {}
         self._shadowed: list[Fault] = []
         self._told: set[str] = set()
@@ -137,6 +164,49 @@ class Catalog:
             self._failed[name] = error  # a second import would repeat half of a module's code
             raise
 
+    def describe(self, name: str) -> Description:
+        """Return the description of a plug-in. Import the plug-in only if cards.json does not describe it."""
+        with contextlib.suppress(RegistryError, LookupError):  # other fields than those of the card, or no pydantic
+            if self._entry(name):
+                return self._decoded(name)
+        return self.description_of(self.get(name))
+
+    def _entry(self, name: str) -> Mapping[str, Any]:
+        """Return the entry of a plug-in in cards.json; empty if the plug-in itself must be asked."""
+        location = self.location(name)
+        is_usable = location.is_builtin and location.module not in sys.modules and name not in self._failed
+        return self.recorded.get(name, {}) if is_usable else {}
+
+    @cache  # noqa: B019 - a process has one catalog of a kind
+    def _decoded(self, name: str) -> Description:
+        recorded = self.recorded[name]
+        card = jsonio.decode(self._class(self._card), recorded["card"])
+        return Description(card, recorded["suffices"], recorded["traits"])
+
+    def description_of(self, plugin: Any) -> Description:
+        """Return the description of an imported plug-in."""
+        own, base = type(plugin), self._class(self._kind)
+        inherits = all(getattr(own, name, None) is getattr(base, name, None) for name in CHECKS)
+        return Description(
+            plugin.card, inherits, {name: getattr(plugin, name) for name in TRAITS if hasattr(plugin, name)}
+        )
+
+    @cached_property
+    def recorded(self) -> Mapping[str, Mapping[str, Any]]:
+        """Name → description of each built-in plug-in, from cards.json; empty if the source was edited."""
+        try:
+            recorded = json.loads(CARDS.read_text(encoding="utf-8"))[self.family]
+            return recorded["plugins"] if recorded["source"] == self.folder_digest() else {}
+        except (OSError, ValueError, LookupError, TypeError):  # another release wrote the file
+            return {}
+
+    def folder_digest(self) -> str:
+        """Return the SHA-256 (hex) of all Python files in the folder of the built-in plug-ins."""
+        digest = hashlib.sha256()
+        for path in sorted(self._folder.glob("*.py")):
+            digest.update(f"{path.name}\0{path.stat().st_size}\0".encode() + path.read_bytes())
+        return digest.hexdigest()
+
     def members(self) -> dict[str, Any]:
         """Import all plug-ins and return a mapping name → plug-in, sorted by name.
 
@@ -169,20 +239,21 @@ class Catalog:
         """Make later uses of a plug-in that failed in another process raise PluginError with the reason."""
         self._failed[name] = PluginError(f"{self.singular} {name!r}: {self.location(name).file} {reason}")
 
-    def code(self, name: str, card: Any) -> dict[str, Any]:
+    def code(self, name: str, card: Any = None) -> dict[str, Any]:
         """Return the data that identify the code of a plug-in.
 
         Returns:
-            For a built-in plug-in, the `version` on its card. For a third-party plug-in, the `package`, its `version`, the `digest`
-            of its source, and `files`. If `files` is "all", the digest includes all files of the package. In records of older
-            releases, the digest includes only the Python files.
+            For a built-in plug-in, the `version` on its card; without a card, of cards.json. For a third-party plug-in, the
+            `package`, its `version`, the `digest` of its source, and `files`. If `files` is "all", the digest includes all files
+            of the package. In records of older releases, the digest includes only the Python files.
 
         Raises:
             PluginError: the source of the plug-in is not found.
         """
         location = self.location(name)
         if location.is_builtin:
-            return {"version": card.version}
+            entry = {} if card else self._entry(name)
+            return {"version": entry["card"]["version"] if entry else (card or self.get(name).card).version}
         digest = source_digest(location.module, all_files=True)
         return {"package": location.package, "version": location.version, "digest": digest, "files": "all"}
 
@@ -204,15 +275,21 @@ class Catalog:
         if plugin is None:
             raise PluginError(f"{subject}: {location.file} defines no {location.attribute}")
         object_reference = f"{location.module}:{location.attribute}"
-        if self.kind is not None and not isinstance(plugin, self.kind):
-            raise PluginError(f"{subject}: {object_reference} is {_unlike(plugin, self.kind)}")
-        if self.card is not None and not isinstance(card := getattr(plugin, "card", None), self.card):
-            raise PluginError(f"{subject}: the card of {object_reference} is {_unlike(card, self.card)}")
+        if not isinstance(plugin, kind := self._class(self._kind)):
+            raise PluginError(f"{subject}: {object_reference} is {_unlike(plugin, kind)}")
+        if not isinstance(card := getattr(plugin, "card", None), kind := self._class(self._card)):
+            raise PluginError(f"{subject}: the card of {object_reference} is {_unlike(card, kind)}")
         return plugin
 
+    def _class(self, kind: type | str) -> type:
+        if isinstance(kind, type):
+            return kind
+        module, _, name = kind.partition(":")
+        return getattr(importlib.import_module(f"fa_registry.{self.home}.{module}"), name)
+
     def _files(self) -> Iterator[Path]:
-        folder = Path(__file__).parent.joinpath(*self.home.split("."))
-        return (path for path in folder.glob("*.py") if not path.stem.startswith("_") and path.stem not in NOT_MEMBERS)
+        files = self._folder.glob("*.py")
+        return (path for path in files if not path.stem.startswith("_") and path.stem not in NOT_MEMBERS)
 
     @cached_property  # reading every installed package's entry points takes 4 ms
     def _locations(self) -> dict[str, Location]:

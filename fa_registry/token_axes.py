@@ -9,10 +9,12 @@ inner product of c/P with the complete state.
 from __future__ import annotations
 
 import math
-
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from fa_registry.deprecated_names import aliases
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def features(state: Tensor) -> int:

@@ -1,13 +1,10 @@
 """Built-in networks, one module per architecture, and `adapt` for third-party models."""
+# ruff: noqa: F822 - the names are imported at their first use, because their module imports torch
 
-from fa_registry.architectures._adapter import AdaptedNetwork, adapt, unwrapped
-from fa_registry.architectures.base import Architecture, ArchitectureCard
 from fa_registry.deprecated_names import aliases
 from fa_registry.plugin_registry import Catalog
 
 __all__ = ["CATALOG", "AdaptedNetwork", "adapt", "unwrapped"]
 
-CATALOG = Catalog("architectures", "architecture", Architecture, card=ArchitectureCard)
-
-
-__getattr__ = aliases(__name__)
+CATALOG = Catalog("architectures", "architecture", "base:Architecture", card="_card:ArchitectureCard")
+__getattr__ = aliases(__name__, {name: f"{__name__}._adapter" for name in ("AdaptedNetwork", "adapt", "unwrapped")})

@@ -10,42 +10,16 @@ from __future__ import annotations
 import abc
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from fa_registry.records import Option, Scalar
+from fa_registry.architectures._card import TOKENS, VALUES, ArchitectureCard  # noqa: F401 - names of this module
+from fa_registry.records import Scalar
 from fa_registry.tasks import Task
 from fa_registry.token_axes import broadcast_over_positions
 
 READOUT = ("out_ln", "out_head")
-
-
-VALUES, TOKENS = "values", "tokens"  # inputs of an architecture
-
-
-@dataclass(frozen=True)
-class ArchitectureCard:
-    """Description of an architecture.
-
-    Attributes:
-        line: Description in one line.
-        source: Publication of the architecture.
-        version: Version of a built-in architecture. The version increases when the initial weights or the forward pass change.
-        credit_options: Names of the options that change only how a credit is distributed over positions. End-to-end methods do not
-            use these options. Two runs of such a method therefore have equal weights if they differ only in these options.
-        inputs: Kind of the inputs. `values`: images or other numbers, with one target per sample. `tokens`: token ids (N, T), with
-            one target per position.
-    """
-
-    name: str
-    line: str
-    options: Mapping[str, Option]
-    source: str
-    version: int = 1
-    credit_options: tuple[str, ...] = ()
-    inputs: str = VALUES
 
 
 def identity(state: Tensor) -> Tensor:
@@ -240,4 +214,4 @@ class Architecture(abc.ABC):
 
     def resolve(self, options: Mapping[str, Scalar]) -> dict[str, Scalar]:
         """Return the values of all options. An option that is not given has the default of the card."""
-        return {name: options.get(name, option.default) for name, option in self.card.options.items()}
+        return self.card.resolve(options)

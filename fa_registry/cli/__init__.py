@@ -5,6 +5,7 @@ Large packages are imported only when a command runs, so `--help` is fast.
 
 from __future__ import annotations
 
+import atexit
 import gc
 import logging
 import os
@@ -161,6 +162,7 @@ def main() -> None:
     docs/shell-completion.md.
     """
     gc.set_threshold(NEW_OBJECTS_BETWEEN_COLLECTIONS)
+    atexit.register(gc.freeze)  # otherwise Python would search all imported modules for cycles before the process ends
 
 
 for commands in (train, models, audit, compare, analyse, inspect, maintenance):

@@ -7,10 +7,12 @@ import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-import torch
-from torch import Tensor
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ class DatasetCard:
         splits: How the samples are divided into training and test samples.
         normalisation: How pixels are normalised.
         augmentation: How training samples are augmented.
-        image_shape: Channels, height and width.
+        image_shape: Channels, height and width, or the number of tokens.
         classes: Number of classes, or the number of values of a target.
         train_samples: Number of training samples.
         sha256: Digest of the source arrays after reading. Arrays with another digest raise IntegrityError. Empty for synthetic data
@@ -58,7 +60,7 @@ class DatasetCard:
     splits: str
     normalisation: str
     augmentation: str
-    image_shape: tuple[int, int, int]
+    image_shape: tuple[int, ...]
     classes: int
     train_samples: int
     sha256: str
@@ -160,6 +162,8 @@ def shared_samples(splits: Splits) -> int:
     Each training image is compared twice: without augmentation, and with one random augmentation.
     """
     if splits not in SHARED:
+        import torch  # late, because the cards of data sets are read without torch
+
         test = splits.test_images.flatten(1)
         keys, generator = set(_bytes(_keys(test))), torch.Generator(splits.train_images.device).manual_seed(0)
         shared_digests: set[bytes] = set()

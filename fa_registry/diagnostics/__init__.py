@@ -2,16 +2,15 @@
 
 Diagnostics contain no thresholds, because the rules of an edition judge the metrics.
 """
-# ruff: noqa: F401 - the imported names are the names of this package
 
 from fa_registry.deprecated_names import aliases
-from fa_registry.diagnostics._forward_backward import ForwardBackward, eval_mode, observe, run_forward_backward
-from fa_registry.diagnostics._probe import ProbeContext, Unavailable
-from fa_registry.diagnostics._reference_check import ReferenceCheck
-from fa_registry.diagnostics.base import Diagnostic, DiagnosticCard, Observation
 from fa_registry.plugin_registry import Catalog
 
-CATALOG = Catalog("diagnostics", "diagnostic", Diagnostic, card=DiagnosticCard)
-
-
-__getattr__ = aliases(__name__)
+CATALOG = Catalog("diagnostics", "diagnostic", "base:Diagnostic", card="base:DiagnosticCard")
+NAMES = {  # module → its names that this package exports; imported at their first use, because these modules import torch
+    "_forward_backward": ("ForwardBackward", "eval_mode", "observe", "run_forward_backward"),
+    "_probe": ("ProbeContext", "Unavailable"),
+    "_reference_check": ("ReferenceCheck",),
+    "base": ("Diagnostic", "DiagnosticCard", "Observation"),
+}
+__getattr__ = aliases(__name__, {name: f"{__name__}.{module}" for module, names in NAMES.items() for name in names})

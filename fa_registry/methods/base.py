@@ -30,106 +30,10 @@ from torch import Tensor, nn
 
 from fa_registry.deprecated_names import aliases
 from fa_registry.errors import PluginError
-from fa_registry.records import Option, Scalar
-from fa_registry.tasks import CATALOG as TASKS
+from fa_registry.methods._card import ALL_TASKS, EXACT_SITES, GAMMA_REFERENCES, SAMPLE_TASKS, MethodCard
+from fa_registry.records import Scalar
 from fa_registry.tasks import Task, task_of
 from fa_registry.token_axes import features
-
-GAMMA_REFERENCES = ("bp", "gauss_newton", "informational", "none")
-EXACT_SITES = ("none", "last", "all")
-CREDIT_SCALES = ("sum", "mean")
-SAMPLE_TASKS = ("classification", "regression")  # with one target per sample
-ALL_TASKS = (*SAMPLE_TASKS, "token_prediction")
-REQUIRED = ("name", "rule", "citation", "bibtex", "equations", "architectures", "feedback")
-
-
-@dataclass(frozen=True)
-class MethodCard:
-    """Description of a method.
-
-    fa_registry.testing measures whether the method has the declared `properties`.
-
-    Args:
-        deviations: differences from the source. Reporting forms number them in this order.
-        architectures: names of supported architectures, or ("any",).
-        gamma_reference: the direction with which Γ compares the credit.
-        exact_sites: sites at which the credit equals the gradient by construction: "none", "last" (site L) or "all".
-        feedback: description of the distribution of the feedback state.
-        unsupported: sentence that explains why the method does not support other architectures.
-        has_feedback: whether the method has a feedback state, which a run saves. If not, its Γ needs no saved feedback.
-        learned: whether the feedback learns. If so, Γ has no null distribution, because newly drawn feedback would be untrained.
-        credit_scale: "sum" if the source normalises the credit of the summed loss (an error e without 1/N), "mean" if the source
-            normalises the credit of the mean loss. In this package, credits always belong to the summed loss. credit_scale only
-            determines ε in norm(c), which is 1e-6 for "sum" and N·1e-6 for "mean".
-        credit_scale_source: reference for credit_scale.
-        version: version of a built-in method, increased whenever the method's results change.
-        needs_autograd: whether credits() differentiates through `inputs.network`. Reporting forms show this value. If false, the
-            method receives a network that returns values without gradients (fa_registry.training.method_calls).
-        may_reach_bp: whether the credit may become equal to the gradient while the feedback learns. For any other method, an audit
-            warns if the credit becomes equal to the gradient.
-        tasks: names of the tasks that the method trains. The method also trains any task whose card has the same `positions` as
-            that of a listed task.
-    """
-
-    name: str
-    rule: str
-    citation: str
-    bibtex: str
-    equations: str
-    deviations: tuple[str, ...]
-    architectures: tuple[str, ...]
-    gamma_reference: str
-    exact_sites: str
-    feedback: str
-    properties: tuple[str, ...] = ()
-    options: Mapping[str, Option] = field(default_factory=dict)
-    unsupported: str = ""
-    learned: bool = False
-    has_feedback: bool = True
-    credit_scale: str = "sum"
-    credit_scale_source: str = ""
-    version: int = 1
-    needs_autograd: bool = False
-    may_reach_bp: bool = False
-    tasks: tuple[str, ...] = SAMPLE_TASKS
-
-    def __post_init__(self):
-        problems = [name for name in REQUIRED if not getattr(self, name)]
-        if self.gamma_reference not in GAMMA_REFERENCES:
-            problems.append(f"gamma_reference (one of {', '.join(GAMMA_REFERENCES)})")
-        if self.exact_sites not in EXACT_SITES:
-            problems.append(f"exact_sites (one of {', '.join(EXACT_SITES)})")
-        if self.credit_scale not in CREDIT_SCALES:
-            problems.append(f"credit_scale (one of {', '.join(CREDIT_SCALES)})")
-        if self.architectures and "any" not in self.architectures and not self.unsupported:
-            problems.append("unsupported (the reason why the method does not support other architectures)")
-        if problems:
-            raise PluginError(f"the card of method {self.name!r} has missing or invalid fields: {', '.join(problems)}")
-
-    def is_exact(self, site: int, blocks: int) -> bool:
-        """Return whether the credit at `site` equals the gradient by construction.
-
-        At such a site, Γ = 1 is trivial. `blocks` is L, the number of the last site.
-        """
-        return self.exact_sites == "all" or (self.exact_sites == "last" and site == blocks)
-
-    @property
-    def reaches_bp(self) -> bool:
-        """Whether the card declares that the credit can equal the gradient at every site.
-
-        This is true if the credit equals the gradient, approaches it, or may learn to equal it.
-        """
-        return self.exact_sites == "all" or "approaches_bp" in self.properties or self.may_reach_bp
-
-    def supports(self, architecture: str) -> bool:
-        """Return whether the method may be trained on the architecture with this name."""
-        return "any" in self.architectures or architecture in self.architectures
-
-    def trains(self, task: Task) -> bool:
-        """Return whether the method may be trained on a task."""
-        listed = (TASKS.get(name) for name in self.tasks)
-        return task.card.name in self.tasks or any(other.by_position == task.by_position for other in listed)
-
 
 __all__ = [
     "ALL_TASKS",
@@ -274,6 +178,11 @@ class Method(abc.ABC):
     card: MethodCard
     # True: one backward pass through all blocks trains the network. The only such built-in method is bp.
     end_to_end: bool = False
+
+    @property
+    def replaces_weights(self) -> bool:
+        """Whether the backward pass uses other matrices than the weights."""
+        return isinstance(self, UsesBackwardWeights)
 
     @abc.abstractmethod
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:
@@ -445,4 +354,4 @@ def check_credits(name: str, credits: Sequence[Tensor], hidden: Sequence[Tensor]
             )
 
 
-__getattr__ = aliases(__name__)
+__getattr__ = aliases(__name__, dict.fromkeys(("CREDIT_SCALES", "REQUIRED"), "fa_registry.methods._card"))

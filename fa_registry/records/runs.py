@@ -322,7 +322,7 @@ class Option:
     """the smallest value allowed"""
     above: float | None = None
     """the value must be larger than this number"""
-    choices: tuple[str, ...] = ()
+    choices: tuple[Scalar, ...] = ()
     """the allowed values; empty if any value is allowed"""
 
     def refusal(self, value: Scalar) -> str:
@@ -331,7 +331,7 @@ class Option:
         The caller must pass a value that has the type of the option.
         """
         if self.choices and value not in self.choices:
-            return f"expected one of {', '.join(self.choices)}, found {value!r}"
+            return f"expected one of {', '.join(map(str, self.choices))}, found {value!r}"
         if self.least is not None and value < self.least:
             return f"expected at least {self.least:g}, found {value:g}"
         if self.above is not None and value <= self.above:

@@ -258,7 +258,7 @@ def _is_a_list(cell: Mapping[str, Any], table_name: str, option: str) -> bool:
 
 def _options_of(plugin_kind: str, name: Any) -> Mapping[str, Any]:
     """Return the options that a method or network declares; none if the name is unknown."""
-    return NAMES[plugin_kind].get(name).card.options if name in NAMES[plugin_kind].names() else {}
+    return NAMES[plugin_kind].describe(name).card.options if name in NAMES[plugin_kind].names() else {}
 
 
 def _of_variant(fields: dict[str, Any], variant: StudyVariant) -> dict[str, Any]:

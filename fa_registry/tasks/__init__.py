@@ -4,18 +4,20 @@ A task defines the loss, the error at the outputs, the main metric, and the conv
 """
 # ruff: noqa: F401 - the imported names are the names of this package
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping
-from typing import Any
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from fa_registry.errors import PluginError, RegistryError, UsageError, join_names
 from fa_registry.metrics import DECLARED, HEADLINES
 from fa_registry.plugin_registry import Catalog
 from fa_registry.records import Reading
 from fa_registry.tasks.base import NO_CLASSES, NO_TOKENS, Task, TaskCard
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 # Built-in metrics that a task computes, with their smallest and largest possible value.
 RANGES: Mapping[str, tuple[float, float]] = {
@@ -60,6 +62,8 @@ def reported_metrics(task: Task, function: str, *arguments: Any) -> dict[str, Re
         PluginError: if a third-party task raises an exception or returns a value that is not a metric, or if `evaluate` does
             not return the main metric of the card.
     """
+    import torch  # late, because the cards of tasks are read without torch
+
     subject = f"task {task.card.name!r}: {function}"
     try:
         metrics = getattr(task, function)(*arguments)

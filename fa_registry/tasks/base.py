@@ -5,14 +5,16 @@ from __future__ import annotations
 import abc
 from collections.abc import Mapping
 from dataclasses import dataclass
-
-import torch
-from torch import Tensor, nn
+from typing import TYPE_CHECKING
 
 from fa_registry.errors import PluginError, UsageError
 from fa_registry.metrics import HEADLINES
 from fa_registry.records import Reading, Scalar
 from fa_registry.token_axes import gradient_vectors, state_vectors
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
 
 # A reason that runs record. Replays compare this reason, so its text must not change.
 NO_CLASSES = "the targets are values, not classes: there is no accuracy"
@@ -46,6 +48,11 @@ class TaskCard:
     positions: str = "none"
     version: int = 1
 
+    @property
+    def by_position(self) -> bool:
+        """Whether a sample has one target per position. Metrics and credit norms are then per position."""
+        return self.positions == "sequence"
+
     def __post_init__(self):
         missing = [name for name in ("name", "line", "targets", "loss", "source") if not getattr(self, name)]
         if missing:
@@ -71,8 +78,8 @@ class Task(abc.ABC):
 
     @property
     def by_position(self) -> bool:
-        """Whether a sample has one target per position. Metrics and credit norms are then per position."""
-        return self.card.positions == "sequence"
+        """Whether a sample has one target per position, according to the card."""
+        return self.card.by_position
 
     @abc.abstractmethod
     def takes(self, targets: Tensor) -> bool:

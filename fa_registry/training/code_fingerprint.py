@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fa_registry import architectures, datasets, diagnostics, methods, tasks
-from fa_registry.datasets import random_targets
 from fa_registry.plugin_registry import Catalog
 from fa_registry.records import RunSpec
 from fa_registry.training.spec_plugins import find_plugins
@@ -32,13 +31,17 @@ TEXT = {
     "diagnostics": "diagnostic",
     "tasks": "task",
 }
+RANDOM_TARGETS = "random_targets"  # family of data sets with permuted labels
 # version of every built-in plug-in of an older release, which recorded no code
 FIRST: Mapping[str, Any] = {"version": 1}
 SHOWN = 8  # characters of a digest in a message
 
 
-def fingerprint(spec: RunSpec) -> dict[str, dict[str, Any]]:
+def fingerprint(spec: RunSpec, by_record: bool = False) -> dict[str, dict[str, Any]]:
     """Return the fingerprint of the code that trains `spec`.
+
+    Args:
+        by_record: whether the versions of built-in plug-ins may come from cards.json. An audit always asks the code.
 
     Returns:
         Mapping from `methods/NAME`, `architectures/NAME`, `datasets/NAME` and `diagnostics/NAME` to version or source digest. It
@@ -50,19 +53,24 @@ def fingerprint(spec: RunSpec) -> dict[str, dict[str, Any]]:
         UnknownName: if one of these plug-ins is not installed.
     """
     plugins = find_plugins(spec)
+    method, architecture, dataset = (
+        (None, None, plugins.card)
+        if by_record
+        else (plugins.method.card, plugins.architecture.card, plugins.dataset.card)
+    )
     return {
-        f"methods/{spec.method}": methods.CATALOG.code(spec.method, plugins.method.card),
-        f"architectures/{spec.architecture}": architectures.CATALOG.code(spec.architecture, plugins.architecture.card),
-        f"datasets/{spec.dataset}": datasets.CATALOG.code(spec.dataset.partition(":")[0], plugins.card),
-        **_third_party_code(spec.dataset, plugins.card.task),
-        **measuring_code(),
+        f"methods/{spec.method}": methods.CATALOG.code(spec.method, method),
+        f"architectures/{spec.architecture}": architectures.CATALOG.code(spec.architecture, architecture),
+        f"datasets/{spec.dataset}": datasets.CATALOG.code(spec.dataset.partition(":")[0], dataset),
+        **_third_party_code(spec.dataset, dataset.task),
+        **measuring_code(by_record),
     }
 
 
 def _third_party_code(dataset: str, task: str) -> dict[str, dict[str, Any]]:
     """Return the entries of third-party code: the task, and the data set that random_targets permutes."""
     family, _, source = dataset.partition(":")
-    used = {"datasets": source if family == random_targets.NAME else "", "tasks": task}
+    used = {"datasets": source if family == RANDOM_TARGETS else "", "tasks": task}
     return {
         f"{kind}/{name}": CATALOGS[kind].code(name.partition(":")[0], None)
         for kind, name in used.items()
@@ -70,7 +78,7 @@ def _third_party_code(dataset: str, task: str) -> dict[str, dict[str, Any]]:
     }
 
 
-def measuring_code() -> dict[str, dict[str, Any]]:
+def measuring_code(by_record: bool = False) -> dict[str, dict[str, Any]]:
     """Return the fingerprint of every installed diagnostic, without importing third-party diagnostics.
 
     Diagnostics that this process failed to import are omitted.
@@ -79,8 +87,8 @@ def measuring_code() -> dict[str, dict[str, Any]]:
     usable = [name for name in catalog.third_party() if not catalog.has_failed(name)]
     return {
         **{
-            f"diagnostics/{name}": catalog.code(name, diagnostic.card)
-            for name, diagnostic in catalog.built_in().items()
+            f"diagnostics/{name}": catalog.code(name, None if by_record else catalog.get(name).card)
+            for name in catalog.builtin_names()
         },
         **{f"diagnostics/{name}": catalog.code(name, None) for name in usable},
     }
@@ -112,7 +120,7 @@ def plugins_of(spec: RunSpec, code: Code | None = None) -> set[tuple[Catalog, st
     `code`, the recorded fingerprint of the run, names a third-party task. If it is None, no task is returned.
     """
     family, _, source = spec.dataset.partition(":")
-    data_sets = [family, source.partition(":")[0]] if family == random_targets.NAME else [family]
+    data_sets = [family, source.partition(":")[0]] if family == RANDOM_TARGETS else [family]
     recorded_tasks = [key.partition("/")[2] for key in code or {} if key.startswith("tasks/")]
     return {
         (methods.CATALOG, spec.method),

@@ -13,10 +13,12 @@ A frozen block does not change at all. Its BatchNorm stays in eval mode with the
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
-from torch import nn
+if TYPE_CHECKING:
+    from torch import nn
 
-from fa_registry.architectures.base import Network
+    from fa_registry.architectures.base import Network
 
 NAMES = ("none", "frozen", "shallow")
 DEPTH = re.compile(r"ladder_(0|[1-9]\d*)")  # one spelling per K, because ladder_02 and ladder_2 would be different runs

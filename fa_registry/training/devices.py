@@ -1,6 +1,6 @@
 """Device, CPU threads, precision and rounding of a training.
 
-The choice `auto` prefers CUDA. The choice `cuda` raises an error if there is no GPU. Measuring always uses full float32 and
+Measuring always uses full float32 and
 float64, regardless of the training's precision.
 """
 
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -17,36 +16,10 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from fa_registry.deprecated_names import aliases
 from fa_registry.parallel import usable_cores
 from fa_registry.records import Scalar
-
-CHOICES = ("auto", "cuda", "cpu")
-ONE_OF_SEVERAL = re.compile(r"cuda:(\d+)")
-
-
-def resolve(name: str) -> str:
-    """Return the device class, `cuda` or `cpu`, for a user's choice of device.
-
-    The number of the GPU is not part of a specification. Use `on_device` to select a GPU by number.
-
-    Args:
-        name: auto, cuda, cpu, or a numbered GPU such as cuda:1.
-
-    Raises:
-        ValueError: if there is no such device.
-    """
-    if name not in CHOICES and not ONE_OF_SEVERAL.fullmatch(name):
-        raise ValueError(f"expected one of {', '.join(CHOICES)}, or a numbered GPU such as cuda:1; found {name!r}")
-    if name == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    if name != "cpu" and not torch.cuda.is_available():
-        raise ValueError(f"{name} was requested, but torch finds no CUDA device; use cpu or auto")
-    gpus = [f"cuda:{index}" for index in range(torch.cuda.device_count())] if ":" in name else []
-    if ":" in name and name not in gpus:
-        raise ValueError(
-            f"{name} was requested, but torch finds only {', '.join(gpus)}; use cuda, cpu, or one of the GPUs found"
-        )
-    return name.partition(":")[0]
+from fa_registry.training.device_names import ONE_OF_SEVERAL
 
 
 @contextmanager
@@ -95,9 +68,6 @@ def pinned_threads(count: int) -> Iterator[None]:
     finally:
         torch.set_num_threads(previous_count)
 
-
-MOST_PROCESSES = 1000  # most processes that run at the same time, even if the user requests more
-PRECISIONS = ("fp32", "tf32", "bf16")
 
 Run = Callable[..., Tensor]
 
@@ -161,21 +131,6 @@ def bf16_gain() -> float:
                 torch.mm(factor, factor)
                 times.append(time.process_time() - start)
     return min(seconds[torch.float32]) / max(min(seconds[torch.bfloat16]), 1e-9)
-
-
-def obstacle(precision: str, device_class: str, replaces_weights: bool) -> str:
-    """Return the reason why a run cannot train in this precision, or an empty string.
-
-    Args:
-        precision: fp32, tf32 or bf16.
-        device_class: cuda or cpu.
-        replaces_weights: whether the method replaces weights in the backward pass.
-    """
-    if precision == "tf32" and device_class != "cuda":
-        return "tf32 exists only on CUDA, not on a CPU"
-    if precision == "bf16" and replaces_weights:
-        return "bf16 uses autocast, which does not support the replaced weights of this method's backward pass"
-    return ""
 
 
 # Environment variables that choose kernels or rounding in torch, oneDNN, MKL, OpenBLAS and numpy.
@@ -253,3 +208,7 @@ def _results() -> Iterator[Tensor]:
     image, kernel = torch.randn(4, 8, 8, 8, generator=generator), torch.randn(8, 8, 3, 3, generator=generator)
     yield torch.nn.functional.conv2d(image, kernel, padding=1)
     yield torch.full((16,), 1e-38) * 0.5
+
+
+NAMES = ("CHOICES", "MOST_PROCESSES", "PRECISIONS", "obstacle", "resolve")  # were defined here
+__getattr__ = aliases(__name__, dict.fromkeys(NAMES, "fa_registry.training.device_names"))

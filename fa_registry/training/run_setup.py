@@ -15,12 +15,12 @@ import torch
 from torch import Tensor, nn
 
 from fa_registry import methods, tasks
-from fa_registry.architectures.base import TOKENS, ArchitectureCard, Network, part_of
+from fa_registry.architectures.base import TOKENS, Network, part_of
 from fa_registry.datasets._files import data_root
 from fa_registry.datasets.base import Dataset, DatasetCard, Splits
 from fa_registry.diagnostics.h_norm import state_norms
 from fa_registry.errors import InvalidFields, PluginError
-from fa_registry.methods.base import Method, MethodCard, NetworkShape
+from fa_registry.methods.base import Method, NetworkShape
 from fa_registry.network_mode import eval_mode
 from fa_registry.records import RunSpec
 from fa_registry.seeding import generator
@@ -28,7 +28,7 @@ from fa_registry.tasks import Task, reported_metrics, task_of
 from fa_registry.token_axes import features
 from fa_registry.training.code_fingerprint import fingerprint
 from fa_registry.training.devices import products
-from fa_registry.training.spec_plugins import find_plugins, keep_plugins
+from fa_registry.training.spec_plugins import find_plugins, task_problems
 
 MOST_BLOCKS = 10_000  # each block is a module, which takes memory and time at any width
 BYTES, BYTES_A_WEIGHT = 4, 16  # of a float32; of a trained weight with its gradient and the optimiser's two moments
@@ -131,7 +131,7 @@ def build_setup_from_splits(spec: RunSpec, device: torch.device, card: DatasetCa
     """
     plugins, task = find_plugins(spec), task_of(splits.train_labels, card.task)
     method = plugins.method
-    if problems := task_problems(method.card, plugins.architecture.card, task):
+    if problems := task_problems(method.card, plugins.architecture.card, task.card):
         raise InvalidFields("run specification", problems)
     network = build_network(spec, card)
     shape = network_shape(network, splits.test_images[:1].cpu(), card.classes)
@@ -178,12 +178,10 @@ def build_network(spec: RunSpec, card: DatasetCard) -> Network:
 
 def too_large(spec: RunSpec, card: DatasetCard) -> list[str]:
     """Return a problem if training needs too much memory or there are more than MOST_BLOCKS blocks."""
-    architecture = find_plugins(spec).architecture
-    options = architecture.resolve(spec.architecture_options)
-    blocks = int(options.get("num_blocks", 0))
+    blocks = int(find_plugins(spec).resolve(spec.architecture_options).get("num_blocks", 0))
     if blocks > MOST_BLOCKS:
         return [f"architecture_options: num_blocks: expected at most {MOST_BLOCKS:,}, found {blocks:,}"]
-    count = architecture.parameters(options, card.image_shape, card.classes)
+    count = weight_count(spec, card)
     subject = f"architecture_options: the training of {spec.architecture} with {count:,} weights needs"
     return _beyond(torch.device("cpu"), count * BYTES_A_WEIGHT, subject)
 
@@ -194,11 +192,10 @@ def unusable(spec: RunSpec) -> list[str]:
     return [*filter(None, [plugins.dataset.absent()]), *too_large(spec, plugins.card)]
 
 
-def weight_count(spec: RunSpec) -> int:
+def weight_count(spec: RunSpec, card: DatasetCard) -> int:
     """Return the number of weights of the network, without building the network."""
     plugins = find_plugins(spec)
-    options = plugins.architecture.resolve(spec.architecture_options)
-    return plugins.architecture.parameters(options, plugins.card.image_shape, plugins.card.classes)
+    return plugins.architecture.parameters(plugins.resolve(spec.architecture_options), card.image_shape, card.classes)
 
 
 def _feedback_too_large(spec: RunSpec, method: Method, shape: NetworkShape) -> list[str]:
@@ -249,22 +246,6 @@ def blank_input(spec: RunSpec, card: DatasetCard) -> Tensor:
     """Return an input (1, …) of zeros, as token ids if the architecture takes token ids."""
     takes_tokens = find_plugins(spec).architecture.card.inputs == TOKENS
     return torch.zeros(1, *card.image_shape, dtype=torch.int64 if takes_tokens else torch.float32)
-
-
-def task_problems(method: MethodCard, architecture: ArchitectureCard, task: Task) -> list[str]:
-    """Return the problems if the method or the architecture does not support the task."""
-    problems = []
-    if not method.trains(task):
-        trained = ", ".join(method.tasks)
-        problems.append(
-            f"method: according to its card, {method.name} trains the tasks {trained}, not {task.card.name}"
-        )
-    if (architecture.inputs == TOKENS) != task.by_position:
-        needed = "token ids with one target per position" if architecture.inputs == TOKENS else "one target per sample"
-        problems.append(
-            f"architecture: {architecture.name} needs {needed}; the task {task.card.name} has {task.card.targets}"
-        )
-    return problems
 
 
 def check_output_error(task: Task, outputs: int, targets: Tensor) -> None:
@@ -321,14 +302,3 @@ def eval_digest(setup: RunSetup) -> str:
     digest.update(images.cpu().contiguous().numpy().tobytes())
     digest.update(labels.cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()
-
-
-def with_defaults(spec: RunSpec) -> RunSpec:
-    """Add missing options of method and architecture, because a run's identity includes every option."""
-    plugins = find_plugins(spec)
-    defaults = {name: option.default for name, option in plugins.method.card.options.items()}
-    options = plugins.architecture.resolve(spec.architecture_options)
-    full_spec = dataclasses.replace(
-        spec, method_options={**defaults, **spec.method_options}, architecture_options=options
-    )
-    return keep_plugins(full_spec, plugins)

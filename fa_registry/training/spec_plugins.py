@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from fa_registry import architectures, datasets, methods, tasks
-from fa_registry.architectures.base import Architecture
+from fa_registry.architectures._card import TOKENS, ArchitectureCard
 from fa_registry.datasets.base import Dataset, DatasetCard
-from fa_registry.methods.base import Method
-from fa_registry.records import RunSpec
-from fa_registry.tasks import Task
+from fa_registry.methods._card import MethodCard
+from fa_registry.plugin_registry import Description
+from fa_registry.records import RunSpec, Scalar
+from fa_registry.tasks import TaskCard
 
+if TYPE_CHECKING:
+    from fa_registry.architectures.base import Architecture
+    from fa_registry.methods.base import Method
+
+NAMES = {"method": methods.CATALOG, "architecture": architectures.CATALOG, "dataset": datasets.CATALOG}
 KEPT = "plugins"  # attribute of a RunSpec; like its cached values, the attribute is neither compared nor pickled
 
 
@@ -18,40 +27,57 @@ class SpecPlugins:
     """Method, architecture, data set and task of a specification.
 
     Each plug-in is looked up at its first use. A plug-in that is not installed or cannot be imported raises an error at each use.
+    Cards and descriptions of built-in plug-ins need no import of the plug-in.
 
     Args:
         method, architecture, dataset: names of the plug-ins.
     """
 
     def __init__(self, method: str, architecture: str, dataset: str):
-        self._names = method, architecture, dataset
+        self._names = {"method": method, "architecture": architecture, "dataset": dataset}
 
     @cached_property
     def method(self) -> Method:
-        return methods.CATALOG.get(self._names[0])
+        return methods.CATALOG.get(self._names["method"])
 
     @cached_property
     def architecture(self) -> Architecture:
-        return architectures.CATALOG.get(self._names[1])
+        return architectures.CATALOG.get(self._names["architecture"])
 
     @property
     def dataset(self) -> Dataset:
         """The data set. A family member, such as `text:PATH`, is read again, as its file may have changed."""
-        return datasets.get(self._names[2]) if ":" in self._names[2] else self._named_dataset
+        return datasets.get(self._names["dataset"]) if ":" in self._names["dataset"] else self._named_dataset
 
     @cached_property
     def _named_dataset(self) -> Dataset:
-        return datasets.get(self._names[2])
+        return datasets.get(self._names["dataset"])
 
     @property
     def card(self) -> DatasetCard:
         """The card of the data set."""
-        return self.dataset.card
+        described = self.describe("dataset") if ":" not in self._names["dataset"] else None
+        return described.card if described and described.suffices else self.dataset.card
 
     @property
-    def task(self) -> Task | None:
-        """The task that the card of the data set names, or None if the card names no task."""
-        return tasks.CATALOG.get(self.card.task) if self.card.task else None
+    def task(self) -> TaskCard | None:
+        """The card of the task that the card of the data set names, or None if that card names no task."""
+        return tasks.CATALOG.describe(self.card.task).card if self.card.task else None
+
+    def describe(self, owner: str) -> Description:
+        """Return the description of a plug-in; `owner` is one of NAMES."""
+        return NAMES[owner].describe(self._names[owner])
+
+    def resolve(self, options: Mapping[str, Scalar]) -> dict[str, Scalar]:
+        """Return the values of all options of the architecture."""
+        described = self.describe("architecture")
+        return (described.card if described.suffices else self.architecture).resolve(options)
+
+    def misfits(self, options: Mapping[str, Scalar]) -> list[str]:
+        """Return the problems of the architecture's options for the data set."""
+        if self.describe("architecture").suffices:
+            return []
+        return self.architecture.check(self.resolve(options), self.card.image_shape)
 
 
 def find_plugins(spec: RunSpec) -> SpecPlugins:
@@ -59,7 +85,25 @@ def find_plugins(spec: RunSpec) -> SpecPlugins:
     return vars(spec).setdefault(KEPT, SpecPlugins(spec.method, spec.architecture, spec.dataset))
 
 
-def keep_plugins(spec: RunSpec, plugins: SpecPlugins) -> RunSpec:
-    """Make the specification keep plug-ins that were already looked up, and return the specification."""
-    vars(spec)[KEPT] = plugins
-    return spec
+def task_problems(method: MethodCard, architecture: ArchitectureCard, task: TaskCard) -> list[str]:
+    """Return the problems if the method or the architecture does not support the task."""
+    problems = []
+    if not method.trains(task):
+        trained = ", ".join(method.tasks)
+        problems.append(f"method: according to its card, {method.name} trains the tasks {trained}, not {task.name}")
+    if (architecture.inputs == TOKENS) != task.by_position:
+        needed = "token ids with one target per position" if architecture.inputs == TOKENS else "one target per sample"
+        problems.append(f"architecture: {architecture.name} needs {needed}; the task {task.name} has {task.targets}")
+    return problems
+
+
+def with_defaults(spec: RunSpec, plugins: SpecPlugins | None = None) -> RunSpec:
+    """Add missing options of method and architecture, because a run's identity includes every option."""
+    plugins = plugins or find_plugins(spec)
+    defaults = {name: option.default for name, option in plugins.describe("method").card.options.items()}
+    options = plugins.resolve(spec.architecture_options)
+    full_spec = dataclasses.replace(
+        spec, method_options={**defaults, **spec.method_options}, architecture_options=options
+    )
+    vars(full_spec)[KEPT] = plugins
+    return full_spec

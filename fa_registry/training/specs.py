@@ -12,15 +12,15 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fa_registry import architectures, datasets, methods, tasks
+from fa_registry import tasks
 from fa_registry.errors import InvalidFields, UnknownName, shortened, unknown_name_text
 from fa_registry.jsonio import describe_value
-from fa_registry.methods.base import SAMPLE_TASKS, Method, UsesBackwardWeights
+from fa_registry.methods._card import SAMPLE_TASKS
+from fa_registry.plugin_registry import Description
 from fa_registry.records import Option, Recipe, RunSpec, Scalar
-from fa_registry.training import controls, devices
-from fa_registry.training.devices import PRECISIONS, obstacle
-from fa_registry.training.run_setup import task_problems, with_defaults
-from fa_registry.training.spec_plugins import SpecPlugins, find_plugins, keep_plugins
+from fa_registry.training import controls, device_names
+from fa_registry.training.device_names import PRECISIONS, obstacle
+from fa_registry.training.spec_plugins import NAMES, SpecPlugins, find_plugins, task_problems, with_defaults
 
 CHOICES = {
     "precision": PRECISIONS,
@@ -28,7 +28,6 @@ CHOICES = {
     "schedule": ("cosine", "constant"),
     "credit_norm": ("rms", "none"),
 }
-NAMES = {"method": methods.CATALOG, "architecture": architectures.CATALOG, "dataset": datasets.CATALOG}
 MOST_EPOCHS = 100_000  # a record has one reading of every headline metric for each epoch, measured or not
 MOST = 1_000_000  # greatest whole number among options (a width, a number of steps), and greatest batch
 LARGEST = 1e30  # greatest number; float32 ends at 3.4e38, and numbers are multiplied
@@ -71,7 +70,7 @@ def parse_spec(raw: Mapping[str, Any], subject: str = "run specification") -> Ru
     if problems:
         raise InvalidFields(subject, problems)
     recipe = Recipe(**{name: values.pop(name) for name in RECIPE_FIELDS if name in values})
-    return with_defaults(keep_plugins(RunSpec(recipe=recipe, **values), plugins))
+    return with_defaults(RunSpec(recipe=recipe, **values), plugins)
 
 
 def _unknown_field(name: str, raw: Mapping[str, Any]) -> str:
@@ -79,7 +78,7 @@ def _unknown_field(name: str, raw: Mapping[str, Any]) -> str:
     owners: dict[str, list[str]] = {}
     for owner in ("method", "architecture"):
         if raw.get(owner) in NAMES[owner].names():
-            for option in NAMES[owner].get(raw[owner]).card.options:
+            for option in NAMES[owner].describe(raw[owner]).card.options:
                 owners.setdefault(option, []).append(f"{owner}.{option}")
     (closest_name,) = difflib.get_close_matches(name, [*owners, *FIELDS], n=1) or [""]
     if closest_name in owners:
@@ -96,7 +95,7 @@ def _parse(name: str, value: Any) -> Any:
     if name in NUMBERS:
         return _number(value, NUMBERS[name])
     if name == "device":
-        return devices.resolve(str(value))
+        return device_names.resolve(str(value))
     if name == "control":
         return controls.control_name(value)
     if name in CHOICES:
@@ -160,7 +159,7 @@ def _check_together(values: dict[str, Any], plugins: SpecPlugins) -> list[str]:
     """Return the problems of combinations of fields, such as method and architecture."""
     problems: list[str] = []
     for owner in ("method", "architecture"):
-        problems += _check_options(values, owner, getattr(plugins, owner).card.options) if owner in values else []
+        problems += _check_options(values, owner, plugins.describe(owner).card.options) if owner in values else []
     if "dataset" in values:
         size, samples = values.get("batch_size", Recipe.batch_size), plugins.card.train_samples
         if size > samples and not plugins.dataset.absent():
@@ -170,11 +169,10 @@ def _check_together(values: dict[str, Any], plugins: SpecPlugins) -> list[str]:
     has_network, has_method = "architecture" in values, {"method", "architecture"} <= values.keys()
     network_problems = []
     if has_method and "dataset" in values:  # a card without a task has one target per sample
-        task = plugins.task or tasks.CATALOG.get(SAMPLE_TASKS[0])
-        network_problems = task_problems(plugins.method.card, plugins.architecture.card, task)
+        task = plugins.task or tasks.CATALOG.describe(SAMPLE_TASKS[0]).card
+        network_problems = task_problems(plugins.describe("method").card, plugins.describe("architecture").card, task)
     if has_network and "dataset" in values and not network_problems and not problems:
-        options = plugins.architecture.resolve(values.get("architecture_options", {}))
-        misfits = plugins.architecture.check(options, plugins.card.image_shape)
+        misfits = plugins.misfits(values.get("architecture_options", {}))
         network_problems = [f"architecture_options: {problem}" for problem in misfits]
     return [*problems, *network_problems, *(_check_pairing(values, plugins) if has_method else ())]
 
@@ -201,29 +199,29 @@ def _check_options(values: dict[str, Any], owner: str, options: Mapping[str, Opt
 def _check_pairing(values: dict[str, Any], plugins: SpecPlugins) -> list[str]:
     """Return the problems of method, architecture, precision and control together."""
     problems = []
-    method, card = plugins.method, plugins.method.card
+    method, card = plugins.describe("method"), plugins.describe("method").card
     if not card.supports(values["architecture"]):
         supported = ", ".join(card.architectures)
         problems.append(
             f"architecture: {card.name} supports {supported}, not {values['architecture']}: {card.unsupported}"
         )
-    options = plugins.architecture.resolve(values.get("architecture_options", {}))
-    if options.get("num_blocks", 1) == 0 and not method.end_to_end:
+    options = plugins.resolve(values.get("architecture_options", {}))
+    if options.get("num_blocks", 1) == 0 and not method.traits["end_to_end"]:
         problems.append(
             f"architecture_options: with num_blocks=0, no block receives a credit of {values['method']!r}; use control=shallow"
         )
     precision_problem = obstacle(
-        values.get("precision", "fp32"), values.get("device_class", "cpu"), isinstance(method, UsesBackwardWeights)
+        values.get("precision", "fp32"), values.get("device_class", "cpu"), method.traits["replaces_weights"]
     )
     problems += [f"precision: {precision_problem}"] if precision_problem else []
     return problems + _check_control(values, method, options.get("num_blocks"))
 
 
-def _check_control(values: dict[str, Any], method: Method, blocks: int | None) -> list[str]:
+def _check_control(values: dict[str, Any], method: Description, blocks: int | None) -> list[str]:
     """Return the problems of the control. `blocks` is None if the architecture has no option num_blocks."""
     control, problems = values.get("control", "none"), []
     depth = controls.depth(control)
-    if depth is None and control != "none" and not method.end_to_end:
+    if depth is None and control != "none" and not method.traits["end_to_end"]:
         problems.append(f"control: expected method 'bp' for the {control} control, found {values['method']!r}")
     if depth is not None and (blocks is None or depth > blocks):
         found_text = "has no option num_blocks" if blocks is None else f"has {blocks} blocks (num_blocks={blocks})"
@@ -288,6 +286,6 @@ def _unusual(values: Mapping[str, Scalar], options: Mapping[str, Option]) -> lis
 def _options(spec: RunSpec, owner: str) -> Mapping[str, Option]:
     """Return the options of the method or architecture; a user-supplied loop has none."""
     try:
-        return getattr(find_plugins(spec), owner).card.options
+        return find_plugins(spec).describe(owner).card.options
     except UnknownName:
         return {}

@@ -89,7 +89,11 @@ def run_adopt(weights: str, options: CheckpointOptions, location: StoreLocation 
     problems += unusable(spec) if spec else []
     problems += [f"name: {name_problem(name)}"] if name and name_problem(name) else []
     problems += [] if isinstance(strict, bool) else [f"strict: expected True or False, found {strict!r}"]
-    limit = SLACK + MOST_COPIES * BYTES * weight_count(spec) if spec and not problems else MOST_BYTES
+    limit = (
+        SLACK + MOST_COPIES * BYTES * weight_count(spec, find_plugins(spec).card)
+        if spec and not problems
+        else MOST_BYTES
+    )
     tensors = _read("weights: ", lambda: read_foreign(Path(weights), limit), problems)
     load = partial(_read_feedback, Path(feedback), method, seed, limit) if feedback else lambda: None
     feedback_state = _read("feedback: ", load, problems)
@@ -155,7 +159,7 @@ def _with_frozen(measured: Measurements, frozen_accuracy: float | None) -> Measu
 def _no_accuracy(spec: RunSpec) -> list[str]:
     """Return the problem if the main metric of the data set's task is not the accuracy."""
     task = find_plugins(spec).task
-    headline = task.card.headline if task else ""
+    headline = task.headline if task else ""
     if headline in ("", ACCURACY.name):
         return []
     return [

@@ -19,12 +19,12 @@ from fa_registry import architectures, jsonio, methods
 from fa_registry.errors import IntegrityError, InvalidFields, PluginError, RegistryError, UnknownName
 from fa_registry.plugin_registry import source_digest
 from fa_registry.records import Check, Conformance, RunRecord, RunSpec
+from fa_registry.records.manifest_checks import OWN_LOOP
 from fa_registry.studies.worker_processes import run_in_subprocess
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.reader import read_provenance
 from fa_registry.training.code_fingerprint import Code, describe, fingerprint, fingerprint_changes
-from fa_registry.training.user_run_setup import OWN_LOOP
 from fa_registry.workflows.stores import registry_folder
 
 LOG = logging.getLogger(__name__)
@@ -152,9 +152,9 @@ def code_changes(tracker: Tracker, run: StoredRun, spec: RunSpec) -> tuple[str, 
     """Return the differences between the code that trained a run and the installed code.
 
     If a tag of the run identifies the code, no file is opened. The tag only decides whether a run is trained again; an audit
-    reads the recorded files.
+    reads the recorded files. For the same reason, the versions of unchanged built-in plug-ins may come from cards.json.
     """
-    today = fingerprint(spec)
+    today = fingerprint(spec, by_record=True)
     tag = run.tags.get(schema.TAG_CODE)
     if tag is None:
         return fingerprint_changes(None, today)

@@ -22,10 +22,12 @@ from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker, newest_first
 from fa_registry.tracking.lease import lease_owner
 from fa_registry.tracking.reader import runs_by_spec
-from fa_registry.tracking.run_state import HeartbeatMonitor, RunState
+from fa_registry.tracking.run_state import LONGEST, SHORTEST, HeartbeatMonitor, RunState
 from fa_registry.tracking.store import sqlite_path
 from fa_registry.tracking.store_errors import WAITED_FOR, StoreRefusal
+from fa_registry.training.specs import whole_number
 from fa_registry.workflows.cleanup import close_abandoned
+from fa_registry.workflows.options import TrainingOptions
 from fa_registry.workflows.rule_monitor import UNWATCHED, MonitoredRules
 
 MOST_CPUS = 1024
@@ -55,6 +57,24 @@ def asked_resources(executor: str, cluster: ClusterOptions, device: str, problem
     except UnknownName as error:
         problems.append(f"executor: {error}")
     return resources
+
+
+def parse_times(training: TrainingOptions, problems: list[str]) -> int:
+    """Return the seconds of `silence`; append errors in `silence` and `lease` to `problems`."""
+    silence_seconds = 0
+    try:
+        silence_seconds = whole_number(training.silence, least=0)
+    except ValueError as error:
+        problems.append(f"silence (--hang-timeout): {error} (seconds)")
+    try:
+        whole_number(training.lease, least=SHORTEST, most=LONGEST)
+    except ValueError as error:
+        problems.append(f"lease (--heartbeat-timeout): {error} (seconds)")
+    return silence_seconds
+
+
+def on_gpu(specs: Iterable[RunSpec]) -> bool:
+    return any(spec.device_class == "cuda" for spec in specs)
 
 
 def _number(name: str, typed: str | float, limit: float, expected: str, problems: list[str]) -> float:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from fa_registry.errors import InvalidFields
 from fa_registry.records import RunSpec, Scalar
 from fa_registry.studies.study import Study
 from fa_registry.tracking.reader import runs_by_spec
@@ -17,8 +18,7 @@ from fa_registry.workflows.options import ExecutorOptions, RunSelector, StoreLoc
 from fa_registry.workflows.results import TableResult
 from fa_registry.workflows.rule_monitor import MonitoredRules
 from fa_registry.workflows.stores import open_tracker
-from fa_registry.workflows.study import checked_study, default_processes
-from fa_registry.workflows.training import kept_text
+from fa_registry.workflows.study import checked_study, default_processes, unusable_settings
 
 
 @dataclass(frozen=True)
@@ -102,8 +102,13 @@ def plan_study(
     complete_ids, remarks = set(), []
     if not training.force:
         complete_ids, remarks = _complete(study, location.store, monitored_rules, training.keep_trained)
+    if len(complete_ids) < len(study.specs) and (problems := unusable_settings(study)):
+        raise InvalidFields(f"study {selector.study}", problems)
     settings = study.settings.items()
-    kept = kept_text(study.specs, training.keep.keep_states or study.keep_states)
+    if states := training.keep.keep_states or study.keep_states:
+        from fa_registry.workflows.training import kept_text  # late, because it imports torch
+
+        remarks.append(kept_text(study.specs, states))
     return Plan(
         study.name,
         study.title,
@@ -115,7 +120,7 @@ def plan_study(
         len(complete_ids),
         tuple(_setting(specs, study.labels.get(identity, ()), complete_ids) for identity, specs in settings),
         resources.at_once or default_processes(study.specs),
-        (*remarks, *filter(None, [kept])),
+        tuple(remarks),
     )
 
 

@@ -6,7 +6,6 @@ import contextlib
 import importlib
 import importlib.metadata
 import inspect
-import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,6 @@ PLUGGED = (*CATALOGS, "analyses", "executors")
 FAMILIES = (*CATALOGS, "analyses", "editions", "studies", "templates")
 IMPORT_SECONDS = 60.0  # limit for the import of a package
 PART = "a part that pages include."  # description of a template that pages include
-CARDS = bundled_files.PACKAGE / "cards.json"  # written by `python -m fa_registry.reference --write`
 
 
 def catalog_of(family: str) -> Catalog:
@@ -55,32 +53,24 @@ def _imported(plugin: tuple[str, str], stop: Callable[[], bool], report: Callabl
         catalog_of(family).get(name)
 
 
-def all_cards() -> dict[str, dict[str, dict[str, Any]]]:
-    """Return the card of each built-in plug-in with the SHA-256 of its source file, for cards.json."""
+def all_cards() -> dict[str, dict[str, Any]]:
+    """Return each kind's source digest and the descriptions of its built-in plug-ins, for cards.json."""
+    catalogs = {family: catalog_of(family) for family in CATALOGS}
     return {
         family: {
-            name: {
-                "source": jsonio.file_digest(Path(catalog_of(family).location(name).file)),
-                "card": jsonio.encode(plugin.card),
-            }
-            for name, plugin in catalog_of(family).built_in().items()
+            "source": catalog.folder_digest(),
+            "plugins": {
+                name: jsonio.encode(catalog.description_of(plugin)) for name, plugin in catalog.built_in().items()
+            },
         }
-        for family in CATALOGS
+        for family, catalog in catalogs.items()
     }
 
 
-def recorded_cards(family: str) -> Mapping[str, dict[str, Any]]:
-    """Return the cards of a kind's built-in plug-ins from cards.json, without the slow import of torch.
-
-    The result is empty if third-party plug-ins of this kind are installed, or if a source file differs from its recorded
-    digest.
-    """
-    if importlib.metadata.entry_points(group=f"fa_registry.{family}"):
-        return {}
-    recorded, catalog = json.loads(CARDS.read_text(encoding="utf-8"))[family], Catalog(family, family)
-    sources = {name: jsonio.file_digest(Path(catalog.location(name).file)) for name in catalog.names()}
-    is_current = sources == {name: entry["source"] for name, entry in recorded.items()}
-    return {name: entry["card"] for name, entry in recorded.items()} if is_current else {}
+def recorded_plugins(family: str) -> Mapping[str, Any]:
+    """Return name → entry of cards.json; empty if the kind has none, or has third-party plug-ins."""
+    foreign = family not in CATALOGS or importlib.metadata.entry_points(group=f"fa_registry.{family}")
+    return {} if foreign else Catalog(family, family).recorded
 
 
 def members(family: str) -> list[dict[str, str]]:
@@ -118,9 +108,9 @@ def _members(family: str) -> Iterator[tuple[str, str, str | Path]]:
         for name in overridable():
             text = inspect.cleandoc(TEMPLATES[name].__doc__).partition(": ")[2] if name in TEMPLATES else PART
             yield name, text.partition("\n")[0], bundled_files.templates() / name
-    elif cards := recorded_cards(family) if family in CATALOGS else {}:
+    elif recorded := recorded_plugins(family):
         catalog = Catalog(family, family)
-        yield from ((name, _line(card), catalog.location(name).file) for name, card in cards.items())
+        yield from ((name, _line(one["card"]), catalog.location(name).file) for name, one in recorded.items())
     else:
         check_plugin_imports(family)
         catalog = catalog_of(family)
@@ -152,7 +142,7 @@ def card_of(name: str, family: str) -> dict[str, Any]:
     for kind, catalog in catalogs.items():
         base_name, colon, _ = name.partition(":") if kind == "datasets" else (name, "", "")
         if base_name in catalog.names():
-            card = None if colon else recorded_cards(kind).get(name)
+            card = None if colon else catalog.recorded.get(name, {}).get("card")
             if card is None:
                 from fa_registry import datasets
 

@@ -34,6 +34,7 @@ from fa_registry.records import (
     RunRecord,
 )
 from fa_registry.records.configurations import described_difference
+from fa_registry.records.manifest_checks import OWN_LOOP
 from fa_registry.studies import executors
 from fa_registry.studies.executors.base import JobEvent
 from fa_registry.studies.executors.local import run_jobs, stop_on_signal
@@ -44,7 +45,8 @@ from fa_registry.tracking.reader import check_files, read_record, read_spec
 from fa_registry.training.backprop_check import backprop_check
 from fa_registry.training.checkpoint import load_tensors
 from fa_registry.training.code_fingerprint import packages_of
-from fa_registry.training.devices import MOST_PROCESSES, device_of, on_device, pinned_threads, resolve, threads_refused
+from fa_registry.training.device_names import MOST_PROCESSES, resolve
+from fa_registry.training.devices import device_of, on_device, pinned_threads, threads_refused
 from fa_registry.training.measuring import NO_FEEDBACK, machine, obstacle, remeasure, without_input_site
 from fa_registry.training.network_check import network_check, task_check
 from fa_registry.training.probe_context import FIRST_CREDITED
@@ -58,7 +60,6 @@ from fa_registry.training.replay_from_seed import (
 )
 from fa_registry.training.run_setup import RunSetup, build_setup
 from fa_registry.training.specs import whole_number
-from fa_registry.training.user_run_setup import OWN_LOOP
 from fa_registry.workflows.conformance import code_check
 from fa_registry.workflows.coordination import asked_resources, check_reach
 from fa_registry.workflows.duplicate_weights import compared, final_weights, initial_weights

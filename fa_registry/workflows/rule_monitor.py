@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from fa_registry import diagnostics
 from fa_registry.errors import unknown_name_text
@@ -11,8 +12,10 @@ from fa_registry.protocol.edition_schema import LIMIT
 from fa_registry.protocol.rule_evaluation import fires_now
 from fa_registry.protocol.rules import Edition, Rule
 from fa_registry.tracking import schema
-from fa_registry.training.loop import EpochRow
 from fa_registry.workflows.editions import DEFAULT_EDITION, load_or_name, signature
+
+if TYPE_CHECKING:
+    from fa_registry.training.loop import EpochRow
 
 
 @dataclass(frozen=True)

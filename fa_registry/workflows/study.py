@@ -7,8 +7,7 @@ import random
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-
-import torch
+from typing import TYPE_CHECKING
 
 from fa_registry import jsonio, process_ownership
 from fa_registry.errors import Interrupted, InvalidFields, UnknownName, pluralise
@@ -29,8 +28,7 @@ from fa_registry.tracking.lease import LeaseHolder, sign
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.reader import runs_by_spec
 from fa_registry.tracking.run_state import HeartbeatMonitor
-from fa_registry.training.devices import MOST_PROCESSES, on_device
-from fa_registry.training.run_setup import unusable
+from fa_registry.training.device_names import MOST_PROCESSES
 from fa_registry.training.spec_plugins import find_plugins
 from fa_registry.training.specs import run_name, setting_label, whole_number
 from fa_registry.workflows.cleanup import close_abandoned
@@ -42,26 +40,20 @@ from fa_registry.workflows.coordination import (
     ended_among,
     finished_but,
     newest_finished,
+    on_gpu,
+    parse_times,
     stopped_by_tag,
     wait_for_others,
 )
-from fa_registry.workflows.data import make_ready
 from fa_registry.workflows.editions import headline_problem, load_or_name
 from fa_registry.workflows.options import ExecutorOptions, RunSelector, StoreLocation, TrainingOptions
 from fa_registry.workflows.progress import Progress
 from fa_registry.workflows.results import TableResult
 from fa_registry.workflows.rule_monitor import UNWATCHED, MonitoredRules, checked_watch
 from fa_registry.workflows.stores import in_browser, mlflow_page, mlflow_run_in_progress, open_tracker, page_lines
-from fa_registry.workflows.training import (
-    ELSEWHERE,
-    TrainingJob,
-    default_executor,
-    kept_text,
-    on_gpu,
-    parse_times,
-    training_steps,
-    training_text,
-)
+
+if TYPE_CHECKING:
+    from fa_registry.workflows.training import TrainingJob
 
 LOG = logging.getLogger(__name__)
 SIDE_BY_SIDE = 8  # runs on one GPU at a time
@@ -153,7 +145,13 @@ def run_study(
     keep = replace(training.keep, keep_states=training.keep.keep_states or study.keep_states)
     tracker, launcher_run = open_tracker(location.store, location.experiment), "" if joins else mlflow_run_in_progress()
     result, todo, attempts = _already_there(study, tracker, watch, force, training.keep_trained)
-    make_ready([find_plugins(spec).dataset for spec in todo], location.root)
+    if todo:
+        from fa_registry.workflows.data import make_ready  # late, because these modules import torch
+        from fa_registry.workflows.training import TrainingJob, kept_text
+
+        if problems := unusable_settings(study):
+            raise InvalidFields(f"study {selector.study}", problems)
+        make_ready([find_plugins(spec).dataset for spec in todo], location.root)
     if launcher_run:
         tracker.adopt(launcher_run, f"study {study.name}", _study_tags(study) | sign(0, lease), {})
     if not todo:
@@ -195,6 +193,9 @@ def _train(
     joins: bool,
 ) -> None:
     """Open the executor, log a run for the study itself, and train the jobs as its child runs."""
+    from fa_registry.training.devices import on_device
+    from fa_registry.workflows.training import default_executor
+
     specs = [job.spec for job in jobs]
     executor = executor or default_executor(specs, several=True)
     requested = replace(requested, device="cuda" if on_gpu(specs) else "cpu", threads=jobs[0].threads)
@@ -328,14 +329,15 @@ def checked_study(
 ) -> tuple[Study, JobResources, MonitoredRules]:
     """Return the study, the resources for training, and the rules to check during training.
 
-    In the returned resources, `at_once` is 0 if the number of simultaneous runs depends on the machine or the cluster.
+    In the returned resources, `at_once` is 0 if the number of simultaneous runs depends on the machine or the cluster. If there
+    are no other problems, the caller checks `unusable_settings`, because a complete study needs neither data nor memory.
 
     Raises:
         InvalidFields: lists all invalid arguments.
     """
     edition = training.edition
     problems: list[str] = []
-    processes, study, watch = 0, None, UNWATCHED
+    processes, study, watch, place = 0, None, UNWATCHED, 0
     try:
         processes = whole_number(execution.jobs, least=0, most=MOST_PROCESSES)
     except ValueError as error:
@@ -344,7 +346,7 @@ def checked_study(
     resources = asked_resources(execution.executor, execution.cluster, selector.device, problems)
     try:
         study = selector.as_asked
-        problems += dict.fromkeys(text for specs in study.settings.values() for text in unusable(specs[0]))
+        place = len(problems)
         # an unknown edition must be reported before hours of training
         watch = checked_watch(edition or study.edition, ",".join(training.stop_on), problems)
         study_edition = load_or_name(study.edition, problems) if edition else watch.edition
@@ -354,14 +356,24 @@ def checked_study(
     except UnknownName as error:
         problems.append(f"study {selector.study}: {error}")
     if problems or study is None:
+        problems[place:place] = unusable_settings(study) if study else []
         raise InvalidFields(f"study {selector.study}", problems)
     return study, replace(resources, at_once=processes, silence=silence_seconds), watch
+
+
+def unusable_settings(study: Study) -> list[str]:
+    """Return the problems that are known before loading: absent data, and networks that are too large."""
+    from fa_registry.training.run_setup import unusable  # late, because it imports torch and the plug-ins
+
+    return list(dict.fromkeys(text for specs in study.settings.values() for text in unusable(specs[0])))
 
 
 def _train_all(
     jobs: list[TrainingJob], study: Study, result: StudyResult, resources: JobResources, name: str
 ) -> list[TrainingJob]:
     """Train all jobs with the executor `name`, and return the jobs that other workers are training."""
+    from fa_registry.workflows.training import ELSEWHERE, training_steps, training_text
+
     other_jobs: list[TrainingJob] = []
     open_jobs = set(range(len(jobs)))
     names = [run_name(job.spec) for job in jobs]
@@ -441,12 +453,14 @@ def other_task(study: Study, edition: Edition) -> list[str]:
 def _headline(spec: RunSpec) -> Headline | None:
     """Return the main metric of the data set's task, or None if no edition can judge this metric."""
     plugins = find_plugins(spec)
-    dataset = plugins.dataset
     if plugins.task:
-        return HEADLINES.get(plugins.task.card.headline)
-    if dataset.card.sha256 or dataset.card.files:
+        return HEADLINES.get(plugins.task.headline)
+    if plugins.card.sha256 or plugins.card.files:
         return ACCURACY
-    return HEADLINES.get(task_of(dataset.load(torch.device("cpu"), None, spec.seed).train_labels).card.headline)
+    import torch
+
+    labels = plugins.dataset.load(torch.device("cpu"), None, spec.seed).train_labels
+    return HEADLINES.get(task_of(labels).card.headline)
 
 
 def _seeds(seeds: list[int]) -> str:

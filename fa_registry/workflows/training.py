@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
@@ -24,7 +24,7 @@ from fa_registry.tracking.base import RetentionOptions, StoredRun, Tracker
 from fa_registry.tracking.lease import LeaseLost, acquire, lease_owner, set_lease_state
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.resume_upload import KeptState
-from fa_registry.tracking.run_state import LONGEST, SHORTEST, HeartbeatMonitor
+from fa_registry.tracking.run_state import HeartbeatMonitor
 from fa_registry.tracking.store_errors import refused
 from fa_registry.tracking.writer import RunWriter
 from fa_registry.training.code_fingerprint import FIRST, fingerprint, runs_others_code
@@ -33,7 +33,7 @@ from fa_registry.training.loop import EpochRow, TrainingOutcome, train_epochs
 from fa_registry.training.resume import ResumeFile
 from fa_registry.training.run_setup import RunSetup, build_setup, check_room, unusable
 from fa_registry.training.spec_plugins import find_plugins
-from fa_registry.training.specs import parse_spec, run_name, whole_number
+from fa_registry.training.specs import parse_spec, run_name
 from fa_registry.training.trainer import Trainer
 from fa_registry.training.trainer_state import kept_bytes, kept_epochs
 from fa_registry.workflows.cleanup import close_abandoned, resume_folder
@@ -46,6 +46,8 @@ from fa_registry.workflows.coordination import (
     ended_among,
     finished_but,
     newest_finished,
+    on_gpu,
+    parse_times,
     stopped_by_tag,
     wait_for_others,
 )
@@ -489,20 +491,6 @@ def _checked(
     return spec, watch, replace(resources, device=spec.device_class, threads=options.threads, silence=silence_seconds)
 
 
-def parse_times(training: TrainingOptions, problems: list[str]) -> int:
-    """Return the seconds of `silence`; append errors in `silence` and `lease` to `problems`."""
-    silence_seconds = 0
-    try:
-        silence_seconds = whole_number(training.silence, least=0)
-    except ValueError as error:
-        problems.append(f"silence (--hang-timeout): {error} (seconds)")
-    try:
-        whole_number(training.lease, least=SHORTEST, most=LONGEST)
-    except ValueError as error:
-        problems.append(f"lease (--heartbeat-timeout): {error} (seconds)")
-    return silence_seconds
-
-
 def default_executor(specs: Sequence[RunSpec], several: bool = False) -> str:
     """Return the name of the default executor for these runs.
 
@@ -523,7 +511,3 @@ def kept_text(specs: Sequence[RunSpec], states: int) -> str:
     largest_size = max(kept_bytes(spec) for spec in kinds.values())
     count = max(len(kept_epochs(states, spec.epochs)) for spec in specs)
     return f"keeps {count} training states of at most {largest_size / 2**20:,.1f} MiB each per run"
-
-
-def on_gpu(specs: Iterable[RunSpec]) -> bool:
-    return any(spec.device_class == "cuda" for spec in specs)

@@ -168,6 +168,7 @@ def test_method_label():
             "label",
             "expected one of error, target, found 'label'",
         ),
+        (Option(3, "blocks", choices=(0, 1, 3)), 1, 7, "expected one of 0, 1, 3, found 7"),
     ],
 )
 def test_a_value_is_refused_with_what_was_expected(option, good, bad, text):

@@ -20,7 +20,7 @@ from fa_registry.training.code_fingerprint import fingerprint
 from fa_registry.training.measuring import check_first_credits, measure
 from fa_registry.training.replay_from_seed import credit_in_training
 from fa_registry.training.run_setup import RunSetup, build_setup, build_setup_from_splits
-from fa_registry.training.spec_plugins import keep_plugins
+from fa_registry.training.spec_plugins import KEPT
 from fa_registry.training.trainer import Trainer
 from tests.helpers.tiny_tasks import CPU, supported, tiny_spec, tiny_task
 
@@ -107,7 +107,7 @@ def test_data_that_do_not_fit_the_named_task_are_refused_before_training():
     setup, spec = tiny_task(), tiny_spec()
     card = dataclasses.replace(setup.card, task="regression")
     other = SimpleNamespace(card=card, same_for_every_seed=False, load=lambda *where: setup.splits)
-    keep_plugins(spec, SimpleNamespace(dataset=other))
+    vars(spec)[KEPT] = SimpleNamespace(dataset=other)
     with pytest.raises(InvalidFields, match="expected target values"):
         build_setup(spec, CPU)
 

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from fa_registry.errors import InvalidFields
-from fa_registry.training.devices import device_of, gpu_name, on_device, products, resolve, runner
+from fa_registry.training.device_names import resolve
+from fa_registry.training.devices import device_of, gpu_name, on_device, products, runner
 from fa_registry.training.trainer import Trainer
 from tests.helpers.tiny_tasks import tiny_spec, tiny_task, weights_equal
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import pytest
 import torch
 
-from fa_registry.training import devices
+from fa_registry.training import device_names
 from fa_registry.training.trainer import Trainer
 from fa_registry.workflows import remeasure
 from tests.workflows.conftest import TRAIN
@@ -28,7 +28,7 @@ def current(monkeypatch):
         now[0] = before
 
     monkeypatch.setattr(torch.cuda, "device", device)
-    monkeypatch.setattr(devices, "resolve", lambda name: "cpu")
+    monkeypatch.setattr(device_names, "resolve", lambda name: "cpu")
     monkeypatch.setattr(remeasure, "resolve", lambda name: "cpu")
     return now
 

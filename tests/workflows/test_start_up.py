@@ -2,11 +2,15 @@
 
 import importlib.metadata
 import json
+import os
+import shutil
 import subprocess
 import sys
 
 import pytest
 
+from fa_registry import bundled_files, methods, plugin_registry
+from fa_registry.plugin_registry import Catalog
 from fa_registry.workflows import plugin_list
 
 LIBRARIES = ("mlflow", "pandas", "matplotlib", "scipy")
@@ -46,14 +50,47 @@ def test_show_and_list_runs_and_diff_and_report_do_not_import_torch(trained):
     check_imports(("mlflow",), "report", "reports/audit.json", "--out", "again")
 
 
-def test_a_changed_source_file_or_a_third_party_plugin_makes_the_recorded_cards_unused(monkeypatch, tmp_path):
-    cards = json.loads(plugin_list.CARDS.read_text(encoding="utf-8"))
-    assert plugin_list.recorded_cards("methods")["dfa"] == cards["methods"]["dfa"]["card"]
-    with monkeypatch.context() as patch:
-        patch.setattr(importlib.metadata, "entry_points", lambda group: [group])
-        assert plugin_list.recorded_cards("methods") == {}
-    cards["methods"]["dfa"] |= {"source": "0" * 64, "card": {"line": "old"}}
-    monkeypatch.setattr(plugin_list, "CARDS", tmp_path / "cards.json")
-    plugin_list.CARDS.write_text(json.dumps(cards), encoding="utf-8")
-    assert plugin_list.recorded_cards("methods") == {}
-    assert "old" not in {row["line"] for row in plugin_list.members("methods")}
+@pytest.mark.parametrize("options", [(), ("--dry-run",)])
+def test_a_complete_study_does_not_import_torch(trained, options):
+    check_imports(("matplotlib",), "study", "tiny", "--device", "cpu", *options)
+
+
+def test_a_third_party_plugin_makes_the_recorded_cards_unused_in_lists(monkeypatch):
+    assert plugin_list.recorded_plugins("methods")["dfa"]["card"]["name"] == "dfa"
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: [group])
+    assert plugin_list.recorded_plugins("methods") == {}
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"methods": {}}', '{"methods": {"source": "0", "plugins": {"dfa": {}}}}']
+)
+def test_a_file_of_another_source_is_not_used(text, monkeypatch, tmp_path):
+    monkeypatch.setattr(plugin_registry, "CARDS", tmp_path / "cards.json")
+    plugin_registry.CARDS.write_text(text, encoding="utf-8")
+    assert Catalog("methods", "method").recorded == plugin_list.recorded_plugins("methods") == {}
+    assert {row["name"] for row in plugin_list.members("methods")} == set(methods.CATALOG.names())
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "result"),
+    [
+        ("dfa.py", "MethodCard(", "MethodCard(version=7, ", "7 7 True"),
+        ("base.py", "import abc", "import abc, os", "1 1 True"),
+    ],
+)
+def test_an_edited_source_is_imported_instead_of_described_by_an_old_card(file, old, new, result, tmp_path):
+    shutil.copytree(bundled_files.PACKAGE, tmp_path / "fa_registry", ignore=shutil.ignore_patterns("__pycache__"))
+    path = tmp_path / "fa_registry" / "methods" / file
+    code = (
+        "import sys\nfrom fa_registry import methods\ncard = methods.CATALOG.describe('dfa').card\n"
+        "print(card.version, methods.CATALOG.code('dfa')['version'], 'fa_registry.methods.dfa' in sys.modules)"
+    )
+    command = [sys.executable, "-P", "-c", code]
+
+    def described() -> str:
+        environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+        return subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout.strip()
+
+    assert described() == "1 1 False"
+    path.write_text(path.read_text(encoding="utf-8").replace(old, new, 1), encoding="utf-8")
+    assert described() == result

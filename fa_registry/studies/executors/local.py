@@ -24,8 +24,6 @@ from fa_registry.studies.executors.base import (
     report_progress,
 )
 from fa_registry.studies.worker_processes import Task, supervise
-from fa_registry.training.devices import pinned_threads
-from fa_registry.training.loop import run_to_completion
 
 
 class Local(Executor):
@@ -39,6 +37,9 @@ class Local(Executor):
 
 
 def _whole(work: JobFunction, threads: int, job: Any, stop: StopCheck, report: Callable[[Any], None]) -> Any:
+    from fa_registry.training.devices import pinned_threads  # late, because these modules import torch
+    from fa_registry.training.loop import run_to_completion
+
     with pinned_threads(threads):
         return run_to_completion(work(job, stop, report))
 
