@@ -95,7 +95,7 @@ def test_controls_whose_accuracy_was_typed_behind_a_loop_of_their_own_are_stated
         store.change_json(run_id, schema.PROVENANCE, lambda held: held.update(own_loop={"script": "train.py"}))
         store.change_json(run_id, schema.MEASUREMENTS, lambda held: held["scalars"].update(accuracy=LOW))
         store.retell(run_id)
-    code, report = audit("--editions", ",".join(EDITIONS))
+    code, report = audit("--editions", ",".join(EDITIONS), published=True)
     assert code == 0 and not report.excluded
     # an interval over three seeds is wide where nothing is paired
     stated_by_every_edition(report, "bp", {"2026-11": "UNDECIDED"})
@@ -114,7 +114,7 @@ def test_controls_that_say_they_were_adopted_and_answer_the_contrary_are_stated(
         store.restate(run_id, spec)
         negate_head(store, run_id)
     chosen = [argument for run_id in store.run_ids() for argument in ("--run", run_id)]
-    code, report = audit(*chosen, "--editions", ",".join(EDITIONS))
+    code, report = audit(*chosen, "--editions", ",".join(EDITIONS), published=True)
     assert code == 0 and not report.excluded
     assert {run.record.integrity.state for run in judged(report, control="frozen")} == {"verified"}
     stated_by_every_edition(report, "bp", {})
@@ -163,7 +163,7 @@ def test_of_two_controls_that_differ_none_decides_until_one_is_selected(store, a
     chosen = [argument for run_id in [*junk, *honest] for argument in ("--run", run_id)]
     chosen = ("--experiment", "fa_registry") if way == "--experiment" else chosen
     # a whole replay, which this audit does without, would find that the junk is forged
-    code, report = audit(*chosen, "--editions", ",".join(EDITIONS))
+    code, report = audit(*chosen, "--editions", ",".join(EDITIONS), published=True)
     assert code == 3 and not report.excluded
     for run in judged(report, method="bp", control="none"):
         rivals = {
@@ -215,7 +215,7 @@ def adopted(store) -> list[str]:
 
 def test_bp_weights_adopted_as_dfa_with_honest_controls_are_stated_and_never_pass(store, audit, adopted):
     chosen = [argument for run_id in [*adopted, *store.run_ids(control="frozen")] for argument in ("--run", run_id)]
-    code, report = audit(*chosen, "--threshold", "D3=-100")
+    code, report = audit(*chosen, "--threshold", "D3=-100", published=True)
     assert code == 0 and not report.excluded
     for run_id in adopted:
         (run,) = opinions(report, run_id)
@@ -232,7 +232,7 @@ def test_bp_weights_adopted_as_dfa_with_honest_controls_are_stated_and_never_pas
 
 def test_adopted_runs_get_the_alias_adopted_and_no_other(store, audit, adopted):
     chosen = [argument for run_id in [*adopted, *store.run_ids(control="frozen")] for argument in ("--run", run_id)]
-    _, report = audit(*chosen, "--editions", ",".join(EDITIONS))
+    _, report = audit(*chosen, "--editions", ",".join(EDITIONS), published=True)
     assert "pass" not in {one.verdict.outcome for run_id in adopted for one in opinions(report, run_id)}
     assert opinions(report, adopted[0])[0].verdict.outcome == "warn"
     assert promoted_aliases(adopted[0]) == ["adopted"]
