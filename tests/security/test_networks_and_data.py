@@ -89,9 +89,7 @@ def test_a_network_that_answers_from_the_test_set_gets_no_pass(tmp_path, study):
 
 def test_a_data_set_whose_test_split_is_training_data_gets_no_pass(tmp_path, study):
     with installed_member(tmp_path / "site", "datasets", "trains_on_test", TRAINS_ON_TEST):
-        report = study(
-            epochs=8, published=True, architectures=["resmlp"], datasets=["trains_on_test"], **BP, **SIZES
-        )
+        report = study(epochs=8, published=True, architectures=["resmlp"], datasets=["trains_on_test"], **BP, **SIZES)
     runs = judged(report, control="none")
     assert [run.verdict.label for run in runs] == ["WARN(data test in train)"] * 3
     for run in runs:
