@@ -108,7 +108,10 @@ EDITS = {
 }
 
 
-@pytest.mark.parametrize("name", EDITS)
+RECORDED = ("trajectory", "provenance")  # compared with the run's files as loss_train is
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.long] * (name in RECORDED)) for name in EDITS])
 def test_figures_edited_in_the_report_are_not_those_of_the_run(audited_store, name):
     """The verdict then follows from the report's own figures, and no edition can object."""
     run_id = audited_store.run_id(method="fa", seed=1)
@@ -134,7 +137,7 @@ def test_pages_edited_with_their_digests_are_rendered_again(audited_store):
     code, own, verdicts, pages = verified_run(audited_store, audited_store.run_id(method="fa", seed=1))
     assert (code, own[0], verdicts[0], pages[0]) == (3, "verified", "verified", "mismatch")
     assert "1 of " in pages[1] and pages[1].endswith("newly rendered pages: index.html")
-    assert verify("--study", "tiny")[0] == 3
+    assert verify("--study", "tiny", "--replay", "off")[0] == 3
 
 
 def test_attached_pages_edited_with_their_digests_are_rendered_again(audited_store):

@@ -155,7 +155,9 @@ def junk(junk_store, store) -> list[str]:
     return json.loads((store.folder / "junk.json").read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("way", ["--experiment", "--run, the junk first"])
+@pytest.mark.parametrize(  # the other way selects the same runs
+    "way", ["--experiment", pytest.param("--run, the junk first", marks=pytest.mark.long)]
+)
 def test_of_two_controls_that_differ_none_decides_until_one_is_selected(store, audit, junk, way):
     for run_id in junk:
         negate_head(store, run_id)
@@ -238,7 +240,9 @@ def test_adopted_runs_get_the_alias_adopted_and_no_other(store, audit, adopted):
     assert promoted_aliases(adopted[0]) == ["adopted"]
 
 
-@pytest.mark.parametrize("replay", ["auto", "8"])
+@pytest.mark.parametrize(  # a whole replay is that of test_middle.py
+    "replay", ["8", pytest.param("auto", marks=pytest.mark.long)]
+)
 def test_controls_that_are_their_own_weights_after_eight_steps(store, audit, replay):
     """Their first steps agree; that nothing was trained afterwards is found with a whole replay and without one."""
     controls = store.run_ids(control="frozen")

@@ -151,7 +151,9 @@ def test_a_wrong_result_of_a_task_is_one_sentence(install, function, returned, p
     ("function", "returned", "absent"),
     [
         ("evaluate", "None", "accuracy/test"),
-        ("evaluate", "{'accuracy': Reading(float('nan'))}", "accuracy/test"),
+        pytest.param(
+            "evaluate", "{'accuracy': Reading(float('nan'))}", "accuracy/test", marks=pytest.mark.long
+        ),  # as None
         ("train_metrics", "{'accuracy_train': Reading(1.2)}", "accuracy/train"),
     ],
 )
