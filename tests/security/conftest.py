@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -77,10 +77,7 @@ def store(honest, tmp_path, monkeypatch) -> Store:
 
 @pytest.fixture
 def study(tmp_path, empty_store, monkeypatch):
-    """study(**grid) trains a study of that grid in an empty store, with frozen controls, and audits it: its report.
-
-    For `published`, see `audited`.
-    """
+    """study(**grid) trains a study of that grid in an empty store, with frozen controls, and audits it: its report."""
     folder = tmp_path / "own"
     (folder / "own").mkdir(parents=True)
     shutil.copy(empty_store, folder)
@@ -106,18 +103,20 @@ def _toml(value: object) -> str:
 
 
 @contextmanager
-def unpublished() -> Iterator[None]:
-    """Inside, an audit measures and judges as always, writes only its report, audit.json, and leaves the store as it is."""
+def report_alone(report: AuditReport, out: Path, templates: Path | None) -> Iterator[tuple[Path, list[str]]]:
+    """In place of `rendered`: of an audit's files only audit.json."""
+    out.mkdir(exist_ok=True)
+    audit_json.FILE.write(report, out / audit_json.FILE.name)
+    yield out, [audit_json.FILE.name]
 
-    @contextmanager
-    def report_alone(report: AuditReport, out: Path, templates: Path | None) -> Iterator[tuple[Path, list[str]]]:
-        out.mkdir(exist_ok=True)
-        audit_json.FILE.write(report, out / audit_json.FILE.name)
-        yield out, [audit_json.FILE.name]
 
+@contextmanager
+def publishing(published: bool) -> Iterator[None]:
+    """Inside, an audit that is not `published` measures and judges as always, but writes only its report and logs nothing."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(audit_workflow, "rendered", report_alone)
-        patch.setattr(audit_workflow, "log_audit", lambda *arguments: ("", ""))
+        if not published:
+            patch.setattr(audit_workflow, "rendered", report_alone)
+            patch.setattr(audit_workflow, "log_audit", lambda *arguments: ("", ""))
         yield
 
 
@@ -130,7 +129,7 @@ def audited(folder: Path, *arguments: str, published: bool = False) -> tuple[int
     chosen = arguments if {"--study", "--run", "--experiment"} & set(arguments) else ("--study", "tiny", *arguments)
     if not {"--replay", "--nonce", "--trust-logged"} & set(arguments):
         chosen = (*chosen, "--replay", "8")
-    with nullcontext() if published else unpublished():
+    with publishing(published):
         result = call("audit", *chosen, "--out", "pages")
     assert (folder / "pages" / "audit.json").is_file(), result.output
     return result.exit_code, written_report(folder)

@@ -5,19 +5,19 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from fa_registry import jsonio
-from fa_registry.records import AuditReport, RunAudit
+from fa_registry.records import RunAudit
 from fa_registry.tracking import schema
 from tests.helpers.plugins import NAME, Plugin, installed
 from tests.helpers.stores import copy_store, made_once, working_in
 from tests.security.attacks import Store
-from tests.security.conftest import call, judged, unpublished, written_report
+from tests.security.conftest import audited, call, judged, written_report
 
 STUDY = f"""
 name = "mine"
@@ -80,11 +80,9 @@ class World:
     def audit(self, *more: str, published: bool = False) -> tuple[int, RunAudit]:
         """The exit code, and what is reported about the method's one run; more: options, or with `--run` what to audit instead."""
         chosen = () if "--run" in more else ("--study", "mine", "--device", "cpu")
-        with nullcontext() if published else unpublished():
-            result = call("audit", *chosen, "--out", "pages", *more)
-        text = (self.store.folder / "pages" / "audit.json").read_text(encoding="utf-8")
-        (run,) = judged(jsonio.decode(AuditReport, json.loads(text)), method=NAME)
-        return result.exit_code, run
+        code, report = audited(self.store.folder, *chosen, *more, published=published)
+        (run,) = judged(report, method=NAME)
+        return code, run
 
     def form(self) -> str:
         (page,) = (self.store.folder / "pages" / "forms").glob("orthogonal-dfa-*.html")
@@ -166,7 +164,7 @@ def test_an_honest_method_of_another_package_is_checked_and_named(world):
     assert sealed["conformance"] == {"state": "passed", "failures": [], "architecture": "resmlp"}
     assert len(cached(world.store)) == 1
     assert world.store.tags(world.run_id)[schema.TAG_CODE] == jsonio.digest_of(sealed["code"])
-    code, run = world.audit(published=True)
+    code, run = world.audit("--replay", "auto", published=True)
     assert run.record.integrity.state == "verified"
     assert (run.record.conformance.state, of(run, "method").outcome) == ("passed", "pass")
     assert of(run, "code") is None

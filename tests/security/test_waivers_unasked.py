@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-
 import pytest
 
-from tests.security.conftest import STUDY, call, judged, unpublished, written_report
+from tests.security.conftest import STUDY, call, judged, publishing, written_report
 
 WAIVER = """
 [[waiver]]
@@ -30,7 +28,7 @@ def planted(store):
 
 
 def run_audit(store, *arguments, published=False):
-    with nullcontext() if published else unpublished():
+    with publishing(published):
         result = call("audit", "--study", "tiny", "--out", "pages", "--trust-logged", *FIRES, *arguments)
     return result, written_report(store.folder)
 
