@@ -63,6 +63,8 @@ COMMANDS: dict[str, list[str]] = {
     "train": ["train", "--method", "dfa", "--seed", "1", "--epochs", "1", "--store", "sqlite:///fresh.db"],
     "lint": ["lint", "loop.py"],
 }
+# what commands printed in `record`, by their names
+PRINTED: dict[str, Any] = {}
 # keys whose own names are data: runs, methods, packages, files
 ANY_KEY = re.compile(r"^[0-9a-f]{12,}$")
 
@@ -164,11 +166,9 @@ def record() -> dict[str, Any]:
         frozen["identities"] = identities()
         for name, arguments in COMMANDS.items():
             result = run(*arguments, "--json")
-            try:
-                printed = shape(json.loads(result.stdout))
-            except json.JSONDecodeError:
-                printed = None
-            frozen["commands"][name] = {"exit": result.exit_code, "shape": printed}
+            with contextlib.suppress(json.JSONDecodeError):
+                PRINTED[name] = json.loads(result.stdout)
+            frozen["commands"][name] = {"exit": result.exit_code, "shape": shape(PRINTED.get(name))}
         frozen["store after an audit"] = stored("store.db")
         frozen["imported store"] = stored("imported.db")
         frozen["store of one run"] = stored("fresh.db")

@@ -35,6 +35,7 @@ def test_the_images_are_those_that_the_field_knows(away):
     assert (pixels.mean().item(), pixels.std().item()) == pytest.approx((0.2860, 0.3530), abs=5e-5)
 
 
+@pytest.mark.long  # an epoch and an audit of 70,000 images
 def test_a_run_on_it_is_trained_and_verified_without_a_data_root(workplace, away):
     def call(*arguments):
         return CliRunner().invoke(main, arguments, catch_exceptions=False)

@@ -22,7 +22,9 @@ pytestmark = pytest.mark.browser
 PHONE, LAPTOP = {"width": 380, "height": 800}, {"width": 1400, "height": 1000}
 SCREEN = {"width": 1280, "height": 800}
 INDEX, FORM = "full/index.html", "full/forms/fa-*.html"
-PAGES = [INDEX, FORM, "full/forms/drtp-*.html", "small/index.html", "small/forms/dfa-*.html"]
+# the other pages come from the same two templates
+MORE = ("full/forms/drtp-*.html", "small/index.html", "small/forms/dfa-*.html")
+PAGES = [INDEX, FORM, *(pytest.param(name, marks=pytest.mark.long) for name in MORE)]
 UNFOLD = "() => document.querySelectorAll('details').forEach(one => one.open = true)"
 # Everything that Tab must reach as the page is shown first: what is folded away is not there yet.
 REACHABLE = """() => [...document.querySelectorAll('a[href], summary, [tabindex="0"], input:checked')]
@@ -82,7 +84,7 @@ def opened(browser, folder):
 @pytest.mark.parametrize(
     ("scheme", "viewport"), [("light", PHONE), ("dark", LAPTOP)], ids=["light phone", "dark laptop"]
 )
-@pytest.mark.parametrize("name", [INDEX, FORM, *(pytest.param(name, marks=pytest.mark.long) for name in PAGES[2:])])
+@pytest.mark.parametrize("name", PAGES)
 def test_axe_finds_nothing_serious(opened, name, scheme, viewport):
     page = opened(name, color_scheme=scheme, viewport=viewport)
     page.evaluate(UNFOLD)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -13,6 +15,8 @@ from click.testing import CliRunner
 from fa_registry import jsonio
 from fa_registry.cli import main
 from fa_registry.records import AuditReport, Integrity, RunAudit
+from fa_registry.reporting.files import audit_json
+from fa_registry.workflows import audit as audit_workflow
 from tests.helpers.stores import copy_store, made_once, working_in
 from tests.security.attacks import Store
 
@@ -79,14 +83,14 @@ def study(tmp_path, empty_store, monkeypatch):
     shutil.copy(empty_store, folder)
     monkeypatch.chdir(folder)
 
-    def train_and_audit(epochs: int = 8, **grid: object) -> AuditReport:
+    def train_and_audit(epochs: int = 8, published: bool = False, **grid: object) -> AuditReport:
         rows = "".join(f"{name} = {_toml(value)}\n" for name, value in grid.items())
         text = f'name = "own"\ntitle = "An own study"\nedition = "2026-11"\ncost = "seconds"\n[recipe]\nepochs = {epochs}\n'
         text += f"[controls]\nfrozen = true\n[[grid]]\n{rows}"
         (folder / "own" / "study.toml").write_text(text, encoding="utf-8")
         result = call("study", "own", "--jobs", "1", "--device", "cpu")
         assert result.exit_code == 0, result.output
-        return audited(folder, "--study", "own", "--device", "cpu")[1]
+        return audited(folder, "--study", "own", "--device", "cpu", published=published)[1]
 
     return train_and_audit
 
@@ -98,15 +102,35 @@ def _toml(value: object) -> str:
     return json.dumps(value)
 
 
-def audited(folder: Path, *arguments: str) -> tuple[int, AuditReport]:
+@contextmanager
+def report_alone(report: AuditReport, out: Path, templates: Path | None) -> Iterator[tuple[Path, list[str]]]:
+    """In place of `rendered`: of an audit's files only audit.json."""
+    out.mkdir(exist_ok=True)
+    audit_json.FILE.write(report, out / audit_json.FILE.name)
+    yield out, [audit_json.FILE.name]
+
+
+@contextmanager
+def publishing(published: bool) -> Iterator[None]:
+    """Inside, an audit that is not `published` measures and judges as always, but writes only its report and logs nothing."""
+    with pytest.MonkeyPatch.context() as patch:
+        if not published:
+            patch.setattr(audit_workflow, "rendered", report_alone)
+            patch.setattr(audit_workflow, "log_audit", lambda *arguments: ("", ""))
+        yield
+
+
+def audited(folder: Path, *arguments: str, published: bool = False) -> tuple[int, AuditReport]:
     """Audit the tiny study (or what the arguments choose) in the working folder; returns (exit code, report).
 
     Runs are trained again to their end only if the arguments request it: which runs are is drawn, and takes a while.
+    Pages are rendered, and the audit is logged, only if it is `published`: that is half of its time.
     """
     chosen = arguments if {"--study", "--run", "--experiment"} & set(arguments) else ("--study", "tiny", *arguments)
     if not {"--replay", "--nonce", "--trust-logged"} & set(arguments):
         chosen = (*chosen, "--replay", "8")
-    result = call("audit", *chosen, "--out", "pages")
+    with publishing(published):
+        result = call("audit", *chosen, "--out", "pages")
     assert (folder / "pages" / "audit.json").is_file(), result.output
     return result.exit_code, written_report(folder)
 
@@ -117,7 +141,7 @@ def written_report(folder: Path) -> AuditReport:
 
 @pytest.fixture
 def audit(store):
-    """audit(*arguments): see `audited`."""
+    """audit(*arguments, published=False): see `audited`."""
     return partial(audited, store.folder)
 
 

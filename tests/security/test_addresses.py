@@ -121,7 +121,7 @@ def test_no_command_writes_outside_the_store_unless_the_user_allows_it(store, ou
         assert "is outside the folder" in refused.stderr and "set the environment variable" in refused.stderr
     assert sorted(outside.rglob("*")) == before and store.sql("SELECT count(*) FROM runs") == runs
     assert not (store.folder / "pages" / "index.html").exists()
-    assert call("verify", "--study", "tiny").exit_code == 0  # reading needs no permission
+    assert call("verify", "--study", "tiny", "--replay", "off").exit_code == 0  # reading needs no permission
 
     monkeypatch.undo()
     monkeypatch.chdir(store.folder)

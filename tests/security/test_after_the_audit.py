@@ -108,7 +108,10 @@ EDITS = {
 }
 
 
-@pytest.mark.parametrize("name", EDITS)
+RECORDED = ("trajectory", "provenance")  # compared with the run's files as loss_train is
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.long] * (name in RECORDED)) for name in EDITS])
 def test_figures_edited_in_the_report_are_not_those_of_the_run(audited_store, name):
     """The verdict then follows from the report's own figures, and no edition can object."""
     run_id = audited_store.run_id(method="fa", seed=1)
@@ -134,7 +137,7 @@ def test_pages_edited_with_their_digests_are_rendered_again(audited_store):
     code, own, verdicts, pages = verified_run(audited_store, audited_store.run_id(method="fa", seed=1))
     assert (code, own[0], verdicts[0], pages[0]) == (3, "verified", "verified", "mismatch")
     assert "1 of " in pages[1] and pages[1].endswith("newly rendered pages: index.html")
-    assert verify("--study", "tiny")[0] == 3
+    assert verify("--study", "tiny", "--replay", "off")[0] == 3
 
 
 def test_attached_pages_edited_with_their_digests_are_rendered_again(audited_store):
@@ -164,7 +167,7 @@ def test_pages_of_another_release_cannot_be_compared_and_raise_no_alarm(audited_
 def test_pages_of_user_templates_cannot_be_rendered_again(store, audit):
     (store.folder / "mine").mkdir()
     (store.folder / "mine" / "audit_table.tex.j2").write_text("a table of my own\n", encoding="utf-8")
-    audit("--trust-logged", "--templates", "mine")
+    audit("--trust-logged", "--templates", "mine", published=True)
     code, own, verdicts, pages = verified_run(store, store.run_id(method="fa", seed=1))
     assert (code, own[0], verdicts[0], pages[0]) == (3, "verified", "verified", "unverifiable")
     assert "the pages can be rendered again only with the user's templates" in pages[1]
@@ -172,7 +175,7 @@ def test_pages_of_user_templates_cannot_be_rendered_again(store, audit):
 
 def test_a_verdict_by_a_user_edition_is_not_judged_again(store, audit):
     loose(store, "mine")
-    audit("--trust-logged", "--edition", "loose.toml")
+    audit("--trust-logged", "--edition", "loose.toml", published=True)
     code, own, verdicts, pages = verified_run(store, store.run_id(method="fa", seed=1))
     assert (code, own[0], verdicts[0], pages[0]) == (3, "verified", "unverifiable", "verified")
     assert "edition mine with digest " in verdicts[1] and "verdicts of this edition cannot be checked" in verdicts[1]
@@ -210,7 +213,7 @@ def test_a_run_that_a_later_audit_excluded_is_compared_with_that_audit(audited_s
     path = audited_store.artifacts(run_id) / schema.SERIES
     whole = path.read_bytes()
     path.write_bytes(whole + b" ")
-    assert audited(audited_store.folder, "--trust-logged")[0] == 3
+    assert audited(audited_store.folder, "--trust-logged", published=True)[0] == 3
     path.write_bytes(whole)
     code, own, verdicts, pages = verified_run(audited_store, run_id)
     assert (code, own[0], verdicts[0], pages[0]) == (0, "verified", "verified", "verified"), own

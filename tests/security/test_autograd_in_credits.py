@@ -28,6 +28,7 @@ from tests.helpers.tiny_tasks import supported, tiny_task, trained
 from tests.security import disguises
 from tests.security.conftest import call, judged
 from tests.testing.fakes import backpropagated, calls_autograd
+from tests.testing.test_conformance import SLOW
 
 GRID = {"architectures": ["resmlp"], "datasets": ["digits"], "seeds": [1, 2, 3]}
 SIZES = {"architecture_options": {"d_hidden": 32, "num_blocks": 3, "w2_std": 0.5}}
@@ -97,7 +98,7 @@ def installed(tmp_path):
 
 def test_a_gradient_turned_for_the_suite_alone_is_backpropagation_by_another_name(study, installed):
     installed(turned())
-    runs = judged(study(methods=["turned"], **GRID, **SIZES), control="none")
+    runs = judged(study(published=True, methods=["turned"], **GRID, **SIZES), control="none")
     assert [run.verdict.label for run in runs] == ["WARN(credit rule not told apart)"] * 3
     for run in runs:  # nothing else speaks against it: without this finding it passes
         found = {finding.rule: finding for finding in run.findings}
@@ -241,7 +242,10 @@ def test_a_credit_rule_that_moves_the_weights_fails_the_suite_and_the_audit():
     assert found.outcome == "differs" and "changes the network's weights" in found.detail
 
 
-@pytest.mark.parametrize("name", methods.CATALOG.builtin_names())
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.long] * (name in SLOW)) for name in methods.CATALOG.builtin_names()],
+)
 def test_no_built_in_method_is_taken_for_backpropagation(name):
     trainer, _, _ = trained(**supported(name))
     found = backprop_check(trainer.setup)

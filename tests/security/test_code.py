@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from fa_registry import jsonio
-from fa_registry.records import AuditReport, RunAudit
+from fa_registry.records import RunAudit
 from fa_registry.tracking import schema
 from tests.helpers.plugins import NAME, Plugin, installed
 from tests.helpers.stores import copy_store, made_once, working_in
 from tests.security.attacks import Store
-from tests.security.conftest import call, judged, written_report
+from tests.security.conftest import audited, call, judged, written_report
 
 STUDY = f"""
 name = "mine"
@@ -77,13 +77,12 @@ class World:
         assert result.exit_code == 0, result.output
         return result
 
-    def audit(self, *more: str) -> tuple[int, RunAudit]:
+    def audit(self, *more: str, published: bool = False) -> tuple[int, RunAudit]:
         """The exit code, and what is reported about the method's one run; more: options, or with `--run` what to audit instead."""
         chosen = () if "--run" in more else ("--study", "mine", "--device", "cpu")
-        result = call("audit", *chosen, "--out", "pages", *more)
-        text = (self.store.folder / "pages" / "audit.json").read_text(encoding="utf-8")
-        (run,) = judged(jsonio.decode(AuditReport, json.loads(text)), method=NAME)
-        return result.exit_code, run
+        code, report = audited(self.store.folder, *chosen, *more, published=published)
+        (run,) = judged(report, method=NAME)
+        return code, run
 
     def form(self) -> str:
         (page,) = (self.store.folder / "pages" / "forms").glob("orthogonal-dfa-*.html")
@@ -165,7 +164,7 @@ def test_an_honest_method_of_another_package_is_checked_and_named(world):
     assert sealed["conformance"] == {"state": "passed", "failures": [], "architecture": "resmlp"}
     assert len(cached(world.store)) == 1
     assert world.store.tags(world.run_id)[schema.TAG_CODE] == jsonio.digest_of(sealed["code"])
-    code, run = world.audit()
+    code, run = world.audit("--replay", "auto", published=True)
     assert run.record.integrity.state == "verified"
     assert (run.record.conformance.state, of(run, "method").outcome) == ("passed", "pass")
     assert of(run, "code") is None
@@ -179,7 +178,7 @@ def test_backpropagation_under_another_name_never_passes(untrained):
     untrained.plugin.edit(RULE, SECRETLY_BP)
     result = untrained.study()
     assert f"method {NAME} fails its conformance checks, so no audit gives its runs the verdict PASS" in result.stderr
-    code, run = untrained.audit(*BY_CONFORMANCE_ALONE)
+    code, run = untrained.audit(*BY_CONFORMANCE_ALONE, published=True)
     assert (code, run.verdict.outcome) == (1, "fail")
     assert "method" in run.verdict.flags
     assert of(run, "method").outcome == "fail"
@@ -238,7 +237,7 @@ def test_a_kept_run_of_other_code_says_why_it_cannot_be_recomputed(world):
     result = world.study("--accept-old-code")
     assert "is kept (--accept-old-code), but an audit cannot recompute it" in result.stderr
     assert world.run_id == first
-    code, run = world.audit()
+    code, run = world.audit(published=True)
     assert (code, run.verdict.outcome) == (3, "incomplete")
     assert run.record.integrity.state == "unverifiable"
     (check,) = [check for check in run.record.integrity.checks if check.subject == "code"]
@@ -271,7 +270,7 @@ def test_another_release_of_the_same_source_is_the_same_code(world):
 def test_a_method_that_is_not_installed_at_the_audit_is_at_most_a_statement(world):
     chosen = ("--run", world.run_id, "--run", world.store.run_id(control="frozen"))
     world.plugin.uninstall()
-    code, run = world.audit(*chosen)
+    code, run = world.audit(*chosen, published=True)
     assert (code, run.verdict.outcome, run.record.integrity.state) == (3, "incomplete", "unverifiable")
     assert f"unknown method '{NAME}'" in run.record.integrity.details[0]
     assert "the run was trained with package orthogonal-feedback 0.1.0 (digest " in run.record.integrity.details[0]

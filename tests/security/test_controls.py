@@ -95,7 +95,7 @@ def test_controls_whose_accuracy_was_typed_behind_a_loop_of_their_own_are_stated
         store.change_json(run_id, schema.PROVENANCE, lambda held: held.update(own_loop={"script": "train.py"}))
         store.change_json(run_id, schema.MEASUREMENTS, lambda held: held["scalars"].update(accuracy=LOW))
         store.retell(run_id)
-    code, report = audit("--editions", ",".join(EDITIONS))
+    code, report = audit("--editions", ",".join(EDITIONS), published=True)
     assert code == 0 and not report.excluded
     # an interval over three seeds is wide where nothing is paired
     stated_by_every_edition(report, "bp", {"2026-11": "UNDECIDED"})
@@ -114,7 +114,7 @@ def test_controls_that_say_they_were_adopted_and_answer_the_contrary_are_stated(
         store.restate(run_id, spec)
         negate_head(store, run_id)
     chosen = [argument for run_id in store.run_ids() for argument in ("--run", run_id)]
-    code, report = audit(*chosen, "--editions", ",".join(EDITIONS))
+    code, report = audit(*chosen, "--editions", ",".join(EDITIONS), published=True)
     assert code == 0 and not report.excluded
     assert {run.record.integrity.state for run in judged(report, control="frozen")} == {"verified"}
     stated_by_every_edition(report, "bp", {})
@@ -155,7 +155,9 @@ def junk(junk_store, store) -> list[str]:
     return json.loads((store.folder / "junk.json").read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("way", ["--experiment", "--run, the junk first"])
+@pytest.mark.parametrize(  # the other way selects the same runs
+    "way", ["--experiment", pytest.param("--run, the junk first", marks=pytest.mark.long)]
+)
 def test_of_two_controls_that_differ_none_decides_until_one_is_selected(store, audit, junk, way):
     for run_id in junk:
         negate_head(store, run_id)
@@ -163,7 +165,7 @@ def test_of_two_controls_that_differ_none_decides_until_one_is_selected(store, a
     chosen = [argument for run_id in [*junk, *honest] for argument in ("--run", run_id)]
     chosen = ("--experiment", "fa_registry") if way == "--experiment" else chosen
     # a whole replay, which this audit does without, would find that the junk is forged
-    code, report = audit(*chosen, "--editions", ",".join(EDITIONS))
+    code, report = audit(*chosen, "--editions", ",".join(EDITIONS), published=True)
     assert code == 3 and not report.excluded
     for run in judged(report, method="bp", control="none"):
         rivals = {
@@ -215,7 +217,7 @@ def adopted(store) -> list[str]:
 
 def test_bp_weights_adopted_as_dfa_with_honest_controls_are_stated_and_never_pass(store, audit, adopted):
     chosen = [argument for run_id in [*adopted, *store.run_ids(control="frozen")] for argument in ("--run", run_id)]
-    code, report = audit(*chosen, "--threshold", "D3=-100")
+    code, report = audit(*chosen, "--threshold", "D3=-100", published=True)
     assert code == 0 and not report.excluded
     for run_id in adopted:
         (run,) = opinions(report, run_id)
@@ -232,13 +234,15 @@ def test_bp_weights_adopted_as_dfa_with_honest_controls_are_stated_and_never_pas
 
 def test_adopted_runs_get_the_alias_adopted_and_no_other(store, audit, adopted):
     chosen = [argument for run_id in [*adopted, *store.run_ids(control="frozen")] for argument in ("--run", run_id)]
-    _, report = audit(*chosen, "--editions", ",".join(EDITIONS))
+    _, report = audit(*chosen, "--editions", ",".join(EDITIONS), published=True)
     assert "pass" not in {one.verdict.outcome for run_id in adopted for one in opinions(report, run_id)}
     assert opinions(report, adopted[0])[0].verdict.outcome == "warn"
     assert promoted_aliases(adopted[0]) == ["adopted"]
 
 
-@pytest.mark.parametrize("replay", ["auto", "8"])
+@pytest.mark.parametrize(  # a whole replay is that of test_middle.py
+    "replay", ["8", pytest.param("auto", marks=pytest.mark.long)]
+)
 def test_controls_that_are_their_own_weights_after_eight_steps(store, audit, replay):
     """Their first steps agree; that nothing was trained afterwards is found with a whole replay and without one."""
     controls = store.run_ids(control="frozen")

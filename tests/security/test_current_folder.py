@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.stores import copy_store
+from tests.security.attacks import Store
 
 ROOT = Path(__file__).resolve().parents[2]
 HOSTILE = (
@@ -49,9 +50,8 @@ def test_the_modules_are_imported_where_the_current_folder_comes_first(folder):
 @pytest.mark.parametrize("way", ["module", pytest.param("script", marks=pytest.mark.long)])
 def test_an_audit_in_several_processes_imports_nothing_of_the_current_folder(folder, tmp_path, way):
     """The other way is `long`: both differ in the start alone, which the test of a training covers for the script."""
-    result = started(
-        way, folder, tmp_path, "audit", "--study", "tiny", "--jobs", "2", "--replay", "off", "--out", "pages"
-    )
+    chosen = [word for run_id in Store(folder).run_ids(method="dfa", control="none")[:2] for word in ("--run", run_id)]
+    result = started(way, folder, tmp_path, "audit", *chosen, "--jobs", "2", "--replay", "off", "--out", "pages")
     assert (folder / "pages" / "audit.json").is_file(), result.stderr
     assert not (folder / "IMPORTED").exists()
 

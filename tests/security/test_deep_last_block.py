@@ -64,7 +64,7 @@ def d3(report, **spec: object) -> set[tuple[str, str, str]]:
 
 def test_a_deep_last_block_gets_no_pass_without_its_own_control_and_fails_with_it(tmp_path, study):
     with installed_member(tmp_path / "site", "architectures", "deep_last", DEEP_LAST):
-        report = study(epochs=8, methods=["fa", "bp"], **GRID)
+        report = study(epochs=8, published=True, methods=["fa", "bp"], **GRID)
         assert d3(report, method="fa") == {("WARN(D3 last block)", "warn", STATE)}
         assert d3(report, method="bp") == {("PASS", "pass", "CLEARS")}
         page = form()
@@ -77,7 +77,7 @@ def test_a_deep_last_block_gets_no_pass_without_its_own_control_and_fails_with_i
         trained = ("train", "--method", "bp", "--control", "ladder_1", "--architecture", "deep_last", "--epochs", "8")
         for seed in GRID["seeds"]:
             assert call(*trained, "--seed", str(seed), "--study", "own", "--device", "cpu").exit_code == 0
-        _, report = audited(Path.cwd(), "--experiment", "fa_registry")
+        _, report = audited(Path.cwd(), "--experiment", "fa_registry", published=True)
         assert d3(report, method="fa") == {("FAIL(D3)", "fail", "UNDERCUT")}
         assert d3(report, method="bp") == {("PASS", "pass", "CLEARS")}
         assert "is computed over the accuracy of the control that trains only its last block (ladder_1)" in form()

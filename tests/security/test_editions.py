@@ -112,9 +112,9 @@ def test_a_verdict_by_an_edition_of_ones_own_says_so_wherever_it_is_read(store, 
     path = loose(store, "mine")
     digest = file_digest(path)
     run_id = store.run_id(method="dfa", seed=1)
-    shipped = judged(audit()[1], method="dfa", seed=1)[0].verdict
+    shipped = judged(audit(published=True)[1], method="dfa", seed=1)[0].verdict
     assert shipped.outcome != "pass"  # what follows is worth nothing if it was good
-    code, report = audit("--edition", "loose.toml")
+    code, report = audit("--edition", "loose.toml", published=True)
     assert code == 0 and judged(report, method="dfa", seed=1)[0].verdict.outcome == "pass"
 
     edition = report.edition
@@ -154,7 +154,7 @@ def test_a_verdict_by_an_edition_of_ones_own_says_so_wherever_it_is_read(store, 
 
 def test_a_report_that_was_changed_in_the_store_is_no_shipped_editions(store, audit):
     path = loose(store, "mine")
-    audit("--edition", "loose.toml")
+    audit("--edition", "loose.toml", published=True)
     run_id, real = store.run_id(method="dfa", seed=1), load_edition("2026-11").digest
 
     forge(store, lambda report: report["edition"].update(name="2026-11", shipped=True, based_on="", differences=[]))
@@ -173,7 +173,7 @@ def test_a_report_that_was_changed_in_the_store_is_no_shipped_editions(store, au
 
 def test_a_verdict_that_was_changed_in_the_store_is_not_promoted(store, audit):
     """Edition, digest, limits and figures are honest, the verdict alone is forged, and the audit's own digest with it."""
-    audit()
+    audit(published=True)
     run_id = store.run_id(method="dfa", seed=1)
 
     def passed(report):

@@ -116,7 +116,7 @@ def test_an_honest_run_of_another_processor_keeps_its_verdict(store, audit):
 
 def test_the_verdict_says_that_the_run_was_not_chosen(store, audit, bp_after_eight_steps):
     given = nonce(store, bp_after_eight_steps, chosen=False)
-    code, report = audit(*given)
+    code, report = audit(*given, published=True)
     assert not report.excluded and report.replay.nonce == given[1]
     assert bp_after_eight_steps not in {run.run_id for run in report.replay.runs}
     assert "whole training" not in checks(report, bp_after_eight_steps)
@@ -189,7 +189,7 @@ def write_rows(path: Path, rows: list[tuple]) -> None:
 
 
 def test_curves_that_were_not_recomputed_are_labelled_everywhere(store, audit, invented_curves):
-    _, report = audit(*nonce(store, invented_curves, chosen=False))
+    _, report = audit(*nonce(store, invented_curves, chosen=False), published=True)
     run = next(run for run in report.runs if run.record.run_id == invented_curves)
     assert run.record.integrity.state == "verified" and run.record.trajectory["accuracy"][1].value == 0.97
     form = form_of(report, invented_curves)
@@ -243,7 +243,7 @@ def test_all_runs_replayed_whole_leave_no_middle(store, audit, forged, bp_after_
 
 
 def test_where_all_runs_are_replayed_whole_nothing_is_as_logged(store, audit):
-    _, report = audit("--replay", "all")
+    _, report = audit("--replay", "all", published=True)
     assert {run.outcome for run in report.replay.runs} == {"agrees"}
     form = form_of(report, store.run_id(method="dfa", seed=1))
     assert "Training: 3 of 3 seeds replayed completely." in form and AS_LOGGED not in form and "as logged" not in form

@@ -18,6 +18,7 @@ from fa_registry.reporting.render import render_report
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.workflows.promote import verified
+from tests.helpers.pictures import blank_pictures
 from tests.helpers.stores import copy_store, made_once, working_in
 from tests.security.attacks import Store
 from tests.security.conftest import audited, call, judged, written_report
@@ -45,11 +46,11 @@ def attacked_store(honest, tmp_path_factory) -> Path:
     def attack(folder: Path) -> None:
         copy_store(honest, folder)
         run_id = Store(folder).run_id(**ATTACKED)
-        with working_in(folder):
-            assert audited(folder)[0] in (0, 1)
+        with working_in(folder), blank_pictures():
+            assert audited(folder, published=True)[0] in (0, 1)
             shutil.copy(folder / "pages" / "audit.json", folder / "before.json")
             raise_accuracy(Store(folder), run_id)
-            assert audited(folder)[0] == 3
+            assert audited(folder, published=True)[0] == 3
 
     return made_once(tmp_path_factory, "attacked", attack)
 
@@ -113,7 +114,7 @@ def test_promote_refuses_it(store, attacked):
         verified(MlflowTracker(), MlflowTracker().get(run_id))
 
 
-def test_verify_tells_the_figures(attacked, drawn):
+def test_verify_tells_the_figures(attacked):
     run_id, _ = attacked
     result = call("verify", "--run", run_id, "--json")
     found, *audits = json.loads(result.stdout)

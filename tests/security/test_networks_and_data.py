@@ -22,7 +22,7 @@ from tests.helpers.tiny_tasks import trained
 from tests.security.conftest import judged
 
 SIZES = {"architecture_options": {"d_hidden": 16, "num_blocks": 2, "w2_std": 0.5}}
-SEEDS = {"seeds": [1, 2, 3]}
+BP = {"methods": ["bp"], "seeds": [1, 2, 3]}
 # A residual MLP that knows the test images by heart, and answers from them once its first block has moved.
 LOOKS_UP = """
 import dataclasses, torch
@@ -75,7 +75,7 @@ def outcomes(run, *rules: str) -> set[str]:
 
 def test_a_network_that_answers_from_the_test_set_gets_no_pass(tmp_path, study):
     with installed_member(tmp_path / "site", "architectures", "looks_up", LOOKS_UP):
-        report = study(epochs=4, methods=["bp"], architectures=["looks_up"], datasets=["digits"], **SEEDS, **SIZES)
+        report = study(epochs=4, published=True, architectures=["looks_up"], datasets=["digits"], **BP, **SIZES)
     runs = judged(report, control="none")
     assert [run.verdict.label for run in runs] == ["WARN(network looks answers up)"] * 3
     for run in runs:  # nothing else speaks against it: without this finding it passes
@@ -89,9 +89,7 @@ def test_a_network_that_answers_from_the_test_set_gets_no_pass(tmp_path, study):
 
 def test_a_data_set_whose_test_split_is_training_data_gets_no_pass(tmp_path, study):
     with installed_member(tmp_path / "site", "datasets", "trains_on_test", TRAINS_ON_TEST):
-        report = study(
-            epochs=8, methods=["bp"], architectures=["resmlp"], datasets=["trains_on_test"], **SEEDS, **SIZES
-        )
+        report = study(epochs=8, published=True, architectures=["resmlp"], datasets=["trains_on_test"], **BP, **SIZES)
     runs = judged(report, control="none")
     assert [run.verdict.label for run in runs] == ["WARN(data test in train)"] * 3
     for run in runs:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from functools import partial
 
 import pytest
 
@@ -94,19 +95,22 @@ def dressed(store, monkeypatch):
     return train
 
 
+variant = partial(pytest.param, marks=pytest.mark.long)  # seen at the same moment, with the same words, as another
+
+
 @pytest.mark.parametrize(
     ("attribute", "when", "text"),
     [
         ("ALWAYS_BP", "at step 1", DISGUISED),
-        ("NOTICES_GRAD_MODE", "at step 1", DISGUISED),
-        ("KNOWS_THE_TEST_IMAGES", "at step 1", DISGUISED),
-        ("NOTICES_THE_GRADIENTS", "at step 1", OTHERWISE),
+        variant("NOTICES_GRAD_MODE", "at step 1", DISGUISED),
+        variant("KNOWS_THE_TEST_IMAGES", "at step 1", DISGUISED),
+        variant("NOTICES_THE_GRADIENTS", "at step 1", OTHERWISE),
         ("NOTICES_THE_MODE", "at step 1", OTHERWISE),
-        ("NOTICES_THE_GENERATOR", "at step 1", OTHERWISE),
+        variant("NOTICES_THE_GENERATOR", "at step 1", OTHERWISE),
         ("WAITS_UNTIL_UNOBSERVED", "at the final weights", OTHERWISE),
         ("TRAINED_BY_BP", "at step 1", "the method is trained end to end, but its credit differs from the gradient"),
-        ("BP_DRESSED_AS_WEIGHT_FA", "at step 1", DISGUISED),
-        ("WEIGHT_FA_MEASURED_AS_BP", "at step 1", OTHERWISE),
+        variant("BP_DRESSED_AS_WEIGHT_FA", "at step 1", DISGUISED),
+        variant("WEIGHT_FA_MEASURED_AS_BP", "at step 1", OTHERWISE),
     ],
 )
 def test_backpropagation_behind_another_name_is_caught_by_the_audit_itself(dressed, audit, attribute, when, text):

@@ -39,19 +39,18 @@ def test_a_seed_that_hides_behind_a_learning_rate_is_a_violation(store):
     assert answer(report, "fa")[0] == "avoided"  # nothing was tried close to fa
 
 
-def test_the_same_seed_in_a_close_setting_is_mentioned_and_no_violation(store):
+def test_the_same_seed_in_a_close_setting_is_mentioned_and_no_violation(audit):
     train("--method", "dfa", "--seed", "1", recipe="learning_rate=0.001005")
-    report, _, _ = run_audit(store)
+    _, report = audit("--trust-logged")
     outcome, evidence = answer(report)
     assert (
         outcome == "unknown" and "also trained with learning_rate 0.001005 instead of 0.001: seed 1 of dfa" in evidence
     )
 
 
-def test_a_setting_that_is_judged_in_the_same_report_is_shown_too(store):
+def test_a_setting_that_is_judged_in_the_same_report_is_shown_too(audit):
     train("--method", "dfa", "--seed", "4", recipe="learning_rate=0.001005")
-    call("audit", "--experiment", "fa_registry", "--out", "pages", "--trust-logged")
-    report = written_report(store.folder)
+    _, report = audit("--experiment", "fa_registry", "--trust-logged")
     assert {other.spec.seed for other in report.choice.beside} == {1, 2, 3, 4}
     assert {other.status for other in report.choice.beside} == {"complete, judged in this report"}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.security.conftest import STUDY, call, judged, written_report
+from tests.security.conftest import STUDY, call, judged, publishing, written_report
 
 WAIVER = """
 [[waiver]]
@@ -27,8 +27,9 @@ def planted(store):
     return store
 
 
-def run_audit(store, *arguments):
-    result = call("audit", "--study", "tiny", "--out", "pages", "--trust-logged", *FIRES, *arguments)
+def run_audit(store, *arguments, published=False):
+    with publishing(published):
+        result = call("audit", "--study", "tiny", "--out", "pages", "--trust-logged", *FIRES, *arguments)
     return result, written_report(store.folder)
 
 
@@ -51,7 +52,7 @@ def test_the_named_file_applies_and_no_line_calls_it_unused(planted):
 def test_the_study_names_its_own_file_and_the_page_says_so(planted):
     (planted.folder / "waivers.toml").rename(planted.folder / "tiny" / "mine.toml")
     (planted.folder / "tiny" / "study.toml").write_text(f'waivers = "mine.toml"\n{STUDY}', encoding="utf-8")
-    result, report = run_audit(planted)
+    result, report = run_audit(planted, published=True)
     assert result.exit_code == 0 and "fail" not in outcomes(report)
     page = (planted.folder / "pages" / "index.html").read_text(encoding="utf-8")
     assert "The waivers come from mine.toml, which the study.toml of the study names." in page

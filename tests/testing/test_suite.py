@@ -8,7 +8,7 @@ import math
 import os
 import subprocess
 import sys
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import pytest
@@ -199,41 +199,42 @@ def test_cosine_reads_several_tensors_as_one_vector():
     assert math.isnan(cosine([torch.zeros(2)], [torch.ones(2)]))
 
 
+variant = partial(pytest.param, marks=pytest.mark.long)  # what it shows, another row of the list shows too
 CAUGHT = [
     (fakes.TrainedByBp, {"not_secretly_bp"}),
-    (fakes.CallsAutograd, {"not_secretly_bp"}),
-    (fakes.BpDressedAsFa, {"not_secretly_bp"}),
-    (fakes.BpDressedAsWeightFa, {"not_secretly_bp"}),
-    (fakes.WeightFaMeasuredAsBp, {"not_secretly_bp", "objective_gradient"}),
-    (fakes.BpDressedAsDrtp, {"not_secretly_bp", "drtp_ignores_error"}),
+    variant(fakes.CallsAutograd, {"not_secretly_bp"}),
+    variant(fakes.BpDressedAsFa, {"not_secretly_bp"}),
+    variant(fakes.BpDressedAsWeightFa, {"not_secretly_bp"}),
+    variant(fakes.WeightFaMeasuredAsBp, {"not_secretly_bp", "objective_gradient"}),
+    variant(fakes.BpDressedAsDrtp, {"not_secretly_bp", "drtp_ignores_error"}),
     (fakes.BpDressedAsForwardForward, {"not_secretly_bp", "credit_ignores_blocks_above"}),
     (fakes.ReadsTheReference, {"credit_ignores_reference", "not_secretly_bp"}),
     (fakes.OneSiteTooEarly, {"output_jacobian_gives_bp"}),
-    (fakes.DfaAtTheInput, {"output_jacobian_gives_bp"}),
+    variant(fakes.DfaAtTheInput, {"output_jacobian_gives_bp"}),
     (fakes.FaAtTheInput, {"exact_sites_are_exact", "block_jacobian_gives_bp"}),
     (fakes.WeightFaAtTheInput, {"transposed_weights_give_bp", "objective_gradient"}),
     (fakes.DrtpAtTheInput, {"output_jacobian_gives_target_slope"}),
     (fakes.PepitaAtTheInput, {"modulation_gives_bp_at_the_input"}),
     (fakes.ExactOneSiteTooEarly, {"exact", "exact_sites_are_exact"}),
-    (fakes.WrongSign, {"output_jacobian_gives_bp"}),
-    (fakes.WrongSignBelow, {"block_jacobian_gives_bp"}),
-    (fakes.WrongSignOnTop, {"exact_sites_are_exact", "block_jacobian_gives_bp"}),
-    (fakes.WeightFaWrongSign, {"transposed_weights_give_bp", "objective_gradient"}),
-    (fakes.WeightFaWrongSignOfB, {"transposed_weights_give_bp"}),
-    (fakes.DrtpWrongSign, {"output_jacobian_gives_target_slope"}),
+    variant(fakes.WrongSign, {"output_jacobian_gives_bp"}),
+    variant(fakes.WrongSignBelow, {"block_jacobian_gives_bp"}),
+    variant(fakes.WrongSignOnTop, {"exact_sites_are_exact", "block_jacobian_gives_bp"}),
+    variant(fakes.WeightFaWrongSign, {"transposed_weights_give_bp", "objective_gradient"}),
+    variant(fakes.WeightFaWrongSignOfB, {"transposed_weights_give_bp"}),
+    variant(fakes.DrtpWrongSign, {"output_jacobian_gives_target_slope"}),
     (fakes.DrtpSeesTheError, {"drtp_ignores_error"}),
-    (fakes.PepitaWrongSign, {"modulation_gives_bp_at_the_input"}),
-    (fakes.PepitaSubtractsTheError, {"modulation_gives_bp_at_the_input"}),
-    (fakes.Untransposed, {"block_jacobian_gives_bp"}),
+    variant(fakes.PepitaWrongSign, {"modulation_gives_bp_at_the_input"}),
+    variant(fakes.PepitaSubtractsTheError, {"modulation_gives_bp_at_the_input"}),
+    variant(fakes.Untransposed, {"block_jacobian_gives_bp"}),
     (fakes.KeepsItsMatricesElsewhere, {"post_hoc_equals_in_training"}),
     (fakes.RedrawsWhileTraining, {"credit_is_pure", "feedback_fixed"}),
     (fakes.DividesByTheBatch, {"batch_size_invariance", "output_jacobian_gives_bp"}),
-    (fakes.CentresOverTheBatch, {"batch_size_invariance", "output_jacobian_gives_bp"}),
+    variant(fakes.CentresOverTheBatch, {"batch_size_invariance", "output_jacobian_gives_bp"}),
     (fakes.WrongShape, {"credit_fits_state"}),
     (fakes.NotFinite, {"credit_fits_state"}),
     (fakes.UsesTheGlobalGenerator, {"feedback_is_drawn_from_the_seed"}),
-    (fakes.IgnoresItsSeed, {"feedback_is_drawn_from_the_seed"}),
-    (fakes.DrawsAFreshCredit, {"credit_is_pure"}),
+    variant(fakes.IgnoresItsSeed, {"feedback_is_drawn_from_the_seed"}),
+    variant(fakes.DrawsAFreshCredit, {"credit_is_pure"}),
     (fakes.DeclaresTheUnheardOf, {"feedback_fixd"}),
 ]
 
@@ -264,17 +265,17 @@ def test_the_fake_is_caught_by_name(fake, properties):
     ("fake", "only"),
     [
         (fakes.TrainedByBp, "not_secretly_bp"),
-        (fakes.BpDressedAsFa, "not_secretly_bp"),
-        (fakes.BpDressedAsWeightFa, "not_secretly_bp"),
+        variant(fakes.BpDressedAsFa, "not_secretly_bp"),
+        variant(fakes.BpDressedAsWeightFa, "not_secretly_bp"),
         (fakes.OneSiteTooEarly, "output_jacobian_gives_bp"),
-        (fakes.DfaAtTheInput, "output_jacobian_gives_bp"),
+        variant(fakes.DfaAtTheInput, "output_jacobian_gives_bp"),
         (fakes.DrtpAtTheInput, "output_jacobian_gives_target_slope"),
         (fakes.PepitaAtTheInput, "modulation_gives_bp_at_the_input"),
-        (fakes.WrongSign, "output_jacobian_gives_bp"),
-        (fakes.WrongSignBelow, "block_jacobian_gives_bp"),
-        (fakes.WeightFaWrongSignOfB, "transposed_weights_give_bp"),
-        (fakes.DrtpWrongSign, "output_jacobian_gives_target_slope"),
-        (fakes.PepitaWrongSign, "modulation_gives_bp_at_the_input"),
+        variant(fakes.WrongSign, "output_jacobian_gives_bp"),
+        variant(fakes.WrongSignBelow, "block_jacobian_gives_bp"),
+        variant(fakes.WeightFaWrongSignOfB, "transposed_weights_give_bp"),
+        variant(fakes.DrtpWrongSign, "output_jacobian_gives_target_slope"),
+        variant(fakes.PepitaWrongSign, "modulation_gives_bp_at_the_input"),
         (fakes.UsesTheGlobalGenerator, "feedback_is_drawn_from_the_seed"),
     ],
 )
@@ -283,12 +284,13 @@ def test_these_faults_are_invisible_to_every_other_property(fake, only):
     assert list(failed_by(fake)) == [only]
 
 
-@pytest.mark.parametrize("architecture", ["vit_mini", "small_resnet"])
 @pytest.mark.parametrize(
-    ("fake", "caught"),
+    ("architecture", "fake", "caught"),
     [
-        (position_fakes.ForgetsPositions, "output_jacobian_gives_bp"),
-        (position_fakes.PositionsForgottenBelow, "block_jacobian_gives_bp"),
+        ("vit_mini", position_fakes.ForgetsPositions, "output_jacobian_gives_bp"),
+        ("small_resnet", position_fakes.PositionsForgottenBelow, "block_jacobian_gives_bp"),
+        variant("small_resnet", position_fakes.ForgetsPositions, "output_jacobian_gives_bp"),
+        variant("vit_mini", position_fakes.PositionsForgottenBelow, "block_jacobian_gives_bp"),
     ],
 )
 def test_a_forgotten_number_of_positions_shows_where_there_are_positions_alone(fake, caught, architecture):
@@ -301,7 +303,7 @@ def test_a_forgotten_number_of_positions_shows_where_there_are_positions_alone(f
     ("architecture", "spread"),
     [
         ("vit_mini", position_fakes.without_the_share),
-        ("small_resnet", position_fakes.without_the_share),
+        variant("small_resnet", position_fakes.without_the_share),
         ("small_resnet", position_fakes.along_the_wrong_axis),
     ],
 )
