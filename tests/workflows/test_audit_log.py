@@ -344,7 +344,7 @@ def test_a_waiver_applies_and_one_that_has_expired_is_reported_and_does_not(trai
     assert "expired on 2026-02-01" in page
 
 
-def test_a_waivers_file_may_lie_elsewhere(trained, workplace):
+def test_a_waivers_file_may_lie_elsewhere(unpublished, trained, workplace):
     (workplace / "elsewhere.toml").write_text(WAIVER.format(method="dfa", expiry="9999-01-01"))
     _, result = audited(trained, "--trust-logged", "--waivers", "elsewhere.toml")
     assert [waiver["method"] for waiver in result["report"]["waivers"]] == ["dfa"]
@@ -402,7 +402,7 @@ def referenced(trained, workplace):
     return trained
 
 
-def test_the_terminal_shows_what_was_compared_and_counts_the_rest(referenced):
+def test_the_terminal_shows_what_was_compared_and_counts_the_rest(unpublished, referenced):
     output = " ".join(referenced(*TRUSTING, "--exit-zero").output.split())
     assert "Reproduction" in output and "a test needs the spread over at least two runs" in output
     assert "data set: published on cifar10, here digits" in output

@@ -43,8 +43,8 @@ def ended(kind: str) -> str:
     return run_id
 
 
-@pytest.mark.parametrize("status", ["complete", "failed"])
-def test_an_audit_says_that_a_forgotten_run_existed(trained, status):
+@pytest.mark.parametrize("status", ["complete", pytest.param("failed", marks=pytest.mark.long)])  # the same words
+def test_an_audit_says_that_a_forgotten_run_existed(unpublished, trained, status):
     assert trained(*DFA_AGAIN).exit_code == 0
     (other,) = [run_id for run_id in ids() if of(run_id).params["cfg/seed"] == "2"]
     MlflowTracker().log(other, tags={schema.TAG_STATUS: status})
