@@ -124,9 +124,8 @@ def test_a_long_table_says_how_much_of_it_is_shown(rich, tmp_path, monkeypatch):
     assert "the first 2 of" in text and "fa-registry analyse first-fire writes all" in text
 
 
-@pytest.mark.parametrize("name", ["<b>x</b>", "{{7*7}}"])
-def test_foreign_names_stay_text(name, tmp_path):
-    report = report_of(controlled(run(name, 1), run("dfa", 1)), EDITION)
+def test_foreign_names_stay_text(tmp_path):
+    report = report_of(controlled(run("<b>x</b>", 1), run("{{7*7}}", 1), run("dfa", 1)), EDITION)
     text = section(written(report, tmp_path, drawn=True)["index.html"], "analyses")
     assert "<b>x</b>" not in text and "49" not in text_of(text).split()
 
@@ -170,7 +169,7 @@ def test_every_analysis_has_a_figure():
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("edition", ["2026-05", "2026-11"])
+@pytest.mark.parametrize("edition", [pytest.param("2026-05", marks=pytest.mark.long), "2026-11"])
 def test_the_same_numbers_give_the_same_small_bytes_without_metadata(name, edition):
     analysis, runs = drawn(name, demo(), edition)
     image = analysis_figure(analysis, runs)
@@ -208,10 +207,16 @@ def test_a_figure_shows_its_dataframe_and_nothing_else(name):
         [],
         [frozen()],
         [run("dfa")],
-        [run("dfa", growth="lost", g="lost", gain="lost", fidelity="lost", accuracy="lost", gamma="lost")],
+        pytest.param(
+            [run("dfa", growth="lost", g="lost", gain="lost", fidelity="lost", accuracy="lost", gamma="lost")],
+            marks=pytest.mark.long,
+        ),
         [run("dfa", growth=math.inf, g=0.0, lines={"growth_max": (math.inf,) * 3, "h_L": (math.inf,)})],
         [run("dfa", 1, growth=1e-300, h_L=1e-300), run("dfa", 1, growth=1e300, h_L=1e300, spec={"penalty": 1e-9})],
-        [run("dfa", 1, accuracy=0.0, gamma=0.0), run("dfa", 1, accuracy=0.0, gamma=0.0, spec={"penalty": 1.0})],
+        pytest.param(
+            [run("dfa", 1, accuracy=0.0, gamma=0.0), run("dfa", 1, accuracy=0.0, gamma=0.0, spec={"penalty": 1.0})],
+            marks=pytest.mark.long,
+        ),
     ],
     ids=["nothing", "controls", "one run", "no figure", "nothing finite", "the whole range", "zeros"],
 )
@@ -236,7 +241,14 @@ def test_any_name_can_be_drawn(name):
     assert pixels(analysis_figure(analysis, runs)).shape[1] == 1008  # as wide as ever
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("sensitivity", "penalty")])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.long] * (name not in ("ablation", "first-fire")))
+        for name in NAMES
+        if name not in ("sensitivity", "penalty")
+    ],
+)
 def test_of_very_many_methods_the_first_are_drawn(name):
     records = [run(f"m{index}", growth=1.0 + index, lines=LINES) for index in range(70)]
     analysis, runs = drawn(name, controlled(*records))

@@ -25,6 +25,7 @@ from fa_registry.workflows import audit, remeasure
 from fa_registry.workflows.options import RunSelector
 from fa_registry.workflows.selection import select_runs
 from tests.builders import verdict_tag
+from tests.helpers.audits import unpublished
 
 AUDIT = ("audit", "--study", "tiny", "--device", "cpu")
 
@@ -179,7 +180,8 @@ def test_a_half_written_run_is_refused_visibly(unpublished, trained):
 
 def test_a_diverged_run_is_audited_as_such(drawn, registry, workplace):
     path = workplace / "tiny" / "study.toml"
-    path.write_text(path.read_text().replace("epochs = 2", "epochs = 2\nlearning_rate = 1e30"))
+    text = path.read_text().replace("epochs = 2", "epochs = 2\nlearning_rate = 1e30")
+    path.write_text(text.replace('"bp", "fa", "dfa"', '"dfa"'))
     registry("study", "tiny", "--device", "cpu", "--jobs", "1")
     _, result = audited(registry)
     label = entry(result, "dfa")["verdict"]["label"]
@@ -200,7 +202,8 @@ def test_seeds_picked_by_hand_are_named_and_are_no_whole_study(trained, workplac
     path = workplace / "tiny" / "study.toml"
     path.write_text(path.read_text().replace("seeds = [1]", "seeds = [1, 2]"))
     trained("study", "tiny", "--device", "cpu", "--jobs", "1")
-    whole = audited(trained, "--trust-logged")[1]["report"]["choice"]
+    with unpublished():
+        whole = audited(trained, "--trust-logged")[1]["report"]["choice"]
     assert whole == {"study": "tiny", "asked": {}, "others": 0, "superseded": 0, "unaudited": [], "beside": []}
     result = trained("audit", "--study", "tiny", "--device", "cpu", "--trust-logged", "--seeds", "1", "--json")
     report = json.loads(result.stdout)["report"]
@@ -268,7 +271,9 @@ def test_the_traceback_of_a_broken_run_reaches_the_page(trained, workplace, monk
     assert "the machine is on fire &lt;b&gt;" in (workplace / "reports" / "index.html").read_text()
 
 
-def test_an_audit_stands_in_the_experiment_of_its_runs(registry):
+def test_an_audit_stands_in_the_experiment_of_its_runs(registry, workplace):
+    path = workplace / "tiny" / "study.toml"
+    path.write_text(path.read_text().replace('"bp", "fa", "dfa"', '"dfa"'))
     registry("study", "tiny", "--jobs", "1", "--device", "cpu", "--experiment", "elsewhere")
     _, result = audited(registry, "--trust-logged")
     audit = MlflowTracker().get(result["audit_run_id"])
