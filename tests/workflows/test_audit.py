@@ -506,7 +506,7 @@ def test_runs_of_a_network_that_is_not_trained_are_judged(unpublished, registry)
     assert {check["outcome"] for check in checks if check["subject"] == "final weights"} == {"agrees"}
 
 
-def test_an_audit_that_replaces_the_pages_of_another_says_so(unpublished, trained):
+def test_an_audit_that_replaces_the_pages_of_another_says_so(trained):
     def warned(*words):
         return trained("audit", *words, "--trust-logged", "--exit-zero").stderr.count("contained: Audit of study tiny.")
 

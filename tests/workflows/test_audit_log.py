@@ -24,6 +24,7 @@ from fa_registry.workflows.audit_publication import RULE
 from fa_registry.workflows.options import RunSelector
 from fa_registry.workflows.reports import recorded_report
 from tests.builders import verdict_tag
+from tests.helpers.audits import unpublished
 from tests.workflows.conftest import call
 from tests.workflows.test_audit import AUDIT, audited, run_of, spoil
 
@@ -280,7 +281,8 @@ def test_another_threshold_is_recorded_shown_and_kept_apart_from_the_editions_ow
     assert tags()[verdict_tag("2026-05") + ".modified"] == "WARN(D1)" and tags()["fa.first_fire.D1"] == "0"
     page = (workplace / "reports" / "index.html").read_text()
     assert "Modified edition" in page and "D1.threshold = 0" in page
-    text = trained(*TRUSTING, "--threshold", "D1=0").stdout
+    with unpublished():
+        text = trained(*TRUSTING, "--threshold", "D1=0").stdout
     assert "by edition 2026-05 (modified: D1.threshold = 0.0)" in text
 
 
