@@ -48,9 +48,14 @@ def card_of(judged, promoted):
     return json.loads((files_of(judged, promoted) / model_folder.CARD).read_text(encoding="utf-8"))
 
 
-def test_a_version_says_what_was_judged(judged):
+@pytest.fixture(scope="module")
+def promoted(judged):
+    """What promoting the run with the warning printed; tests only read the version."""
+    return judged.promoted(judged.run(), *BY_2026_11, "--name", "says")
+
+
+def test_a_version_says_what_was_judged(judged, promoted):
     run = judged.run()
-    promoted = judged.promoted(run, *BY_2026_11, "--name", "says")
     version = judged.registry.find("models:/says@warn")
     assert (promoted["promoted"], promoted["reference"], promoted["aliases"]) == (True, "models:/says/1", ["warn"])
     assert version.run_id == run.run_id
@@ -72,9 +77,8 @@ def test_a_version_says_what_was_judged(judged):
     assert models.TAG_DESPITE not in version.tags and models.TAG_CONTROL not in version.tags
 
 
-def test_the_card_holds_every_findings_sentence_and_the_logged_accuracy(judged):
+def test_the_card_holds_every_findings_sentence_and_the_logged_accuracy(judged, promoted):
     run = judged.run()
-    promoted = judged.promoted(run, *BY_2026_11, "--name", "sentences")
     card, text = card_of(judged, promoted), (files_of(judged, promoted) / model_folder.CARD_TEXT).read_text("utf-8")
     measured = json.loads(judged.artifact(run, schema.MEASUREMENTS).read_text())
     assert card["accuracy"] == measured["scalars"]["accuracy"]
@@ -87,19 +91,18 @@ def test_the_card_holds_every_findings_sentence_and_the_logged_accuracy(judged):
     assert "every recomputed metric agrees, bit-equal" in text and "@inproceedings{nokland2016direct" in text
 
 
-def test_its_files_are_tensors_and_text_and_no_flavour_of_mlflows(judged):
-    files = files_of(judged, judged.promoted(judged.run(), *BY_2026_11, "--name", "files"))
+def test_its_files_are_tensors_and_text_and_no_flavour_of_mlflows(judged, promoted):
+    files = files_of(judged, promoted)
     names = (model_folder.CARD, model_folder.CARD_TEXT, model_folder.NETWORK, model_folder.FEEDBACK, model_folder.SPEC)
     assert {path.name for path in files.iterdir()} == set(names)
 
 
-def test_what_is_loaded_is_what_was_trained(judged):
+def test_what_is_loaded_is_what_was_trained(judged, promoted):
     run = judged.run()
-    promoted = judged.promoted(run, *BY_2026_11, "--name", "loads")
     spec = jsonio.decode(RunSpec, json.loads(judged.artifact(run, schema.SPEC).read_text()))
     task = build_setup(spec, torch.device("cpu"))
     task.network.load_state_dict(load_tensors(judged.artifact(run, schema.FINAL)))
-    for reference in (promoted["reference"], "models:/loads@warn", files_of(judged, promoted)):
+    for reference in (promoted["reference"], "models:/says@warn", files_of(judged, promoted)):
         loaded = fa_registry.load_model(reference, judged.store)
         images = task.splits.test_images
         assert torch.equal(loaded.network(images), task.network.eval()(images))
@@ -108,9 +111,8 @@ def test_what_is_loaded_is_what_was_trained(judged):
         assert loaded.spec.identity == run.tags[schema.TAG_SPEC] and loaded.method is task.method
 
 
-def test_the_run_is_still_verified(drawn, judged):
+def test_the_run_is_still_verified(drawn, judged, promoted):
     run = judged.run()
-    judged.promoted(run, *BY_2026_11, "--name", "still")
     result = CliRunner().invoke(main, ["verify", "--run", run.run_id, "--store", judged.store, "--json"])
     assert result.exit_code == 0
     assert {one["integrity"]["state"] for one in json.loads(result.stdout)} == {"verified"}
