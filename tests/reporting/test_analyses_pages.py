@@ -6,6 +6,7 @@ import dataclasses
 import io
 import math
 import sys
+from functools import partial
 
 import matplotlib
 import numpy as np
@@ -131,6 +132,7 @@ def test_foreign_names_stay_text(tmp_path):
 
 
 NAMES = sorted(DRAWINGS)
+long = partial(pytest.param, marks=pytest.mark.long)  # drawn by the same lines as another one
 LINES = {"growth_max": (1.0, 2.0, 60.0), "h_L": (1.0, 5.0, 80.0), "g_norm_mean_ce_L": (1e-3, 1e-3, 1e-4)}  # by epoch
 
 
@@ -169,7 +171,7 @@ def test_every_analysis_has_a_figure():
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("edition", [pytest.param("2026-05", marks=pytest.mark.long), "2026-11"])
+@pytest.mark.parametrize("edition", [long("2026-05"), "2026-11"])
 def test_the_same_numbers_give_the_same_small_bytes_without_metadata(name, edition):
     analysis, runs = drawn(name, demo(), edition)
     image = analysis_figure(analysis, runs)
@@ -207,16 +209,10 @@ def test_a_figure_shows_its_dataframe_and_nothing_else(name):
         [],
         [frozen()],
         [run("dfa")],
-        pytest.param(
-            [run("dfa", growth="lost", g="lost", gain="lost", fidelity="lost", accuracy="lost", gamma="lost")],
-            marks=pytest.mark.long,
-        ),
+        long([run("dfa", growth="lost", g="lost", gain="lost", fidelity="lost", accuracy="lost", gamma="lost")]),
         [run("dfa", growth=math.inf, g=0.0, lines={"growth_max": (math.inf,) * 3, "h_L": (math.inf,)})],
         [run("dfa", 1, growth=1e-300, h_L=1e-300), run("dfa", 1, growth=1e300, h_L=1e300, spec={"penalty": 1e-9})],
-        pytest.param(
-            [run("dfa", 1, accuracy=0.0, gamma=0.0), run("dfa", 1, accuracy=0.0, gamma=0.0, spec={"penalty": 1.0})],
-            marks=pytest.mark.long,
-        ),
+        long([run("dfa", 1, accuracy=0.0, gamma=0.0), run("dfa", 1, accuracy=0.0, gamma=0.0, spec={"penalty": 1.0})]),
     ],
     ids=["nothing", "controls", "one run", "no figure", "nothing finite", "the whole range", "zeros"],
 )
@@ -243,11 +239,7 @@ def test_any_name_can_be_drawn(name):
 
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(name, marks=[pytest.mark.long] * (name not in ("ablation", "first-fire")))
-        for name in NAMES
-        if name not in ("sensitivity", "penalty")
-    ],
+    ["ablation", "first-fire", *map(long, sorted({*NAMES} - {"ablation", "first-fire", "sensitivity", "penalty"}))],
 )
 def test_of_very_many_methods_the_first_are_drawn(name):
     records = [run(f"m{index}", growth=1.0 + index, lines=LINES) for index in range(70)]

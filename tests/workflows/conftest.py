@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,8 @@ datasets = ["digits"]
 seeds = [1]
 architecture_options = { d_hidden = 16, num_blocks = 2 }
 """
+
+long = partial(pytest.param, marks=pytest.mark.long)  # a variant of a fact of which each suite holds another
 
 TRAIN = (
     "train",

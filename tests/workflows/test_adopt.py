@@ -28,7 +28,7 @@ from tests.architectures.plain_models import PLAIN, PlainModel, autograd_figures
 from tests.helpers.audits import unpublished
 from tests.helpers.tiny_tasks import SEED, tiny_task
 from tests.workflows.adoption import SPEC, artifact, measured, stored
-from tests.workflows.conftest import TRAIN
+from tests.workflows.conftest import TRAIN, long
 
 FROZEN = ("train", "--method", "bp", "--control", "frozen", *SPEC[2:])
 OF_TRAINING = ("loss_train", "accuracy_train", "penalty")
@@ -281,7 +281,7 @@ def refused(registry, *arguments, code=2):
     return result.stderr
 
 
-@pytest.mark.parametrize(("rule", "threshold"), [("D1", "D1=0"), pytest.param("D2", "D2=1e9", marks=pytest.mark.long)])
+@pytest.mark.parametrize(("rule", "threshold"), [("D1", "D1=0"), long("D2", "D2=1e9")])
 def test_strict_names_the_audit_that_fails_where_one_rule_alone_fires(registry, adopt, elsewhere, rule, threshold):
     run_id, printed = adopt(elsewhere.weights, "--frozen-accuracy", "0.0")
     assert printed["judge"] == f"fa-registry audit --run {run_id}"

@@ -34,6 +34,7 @@ from fa_registry.workflows.promote import (
 )
 from tests.builders import verdict_tag
 from tests.helpers.tiny_tasks import weights_equal
+from tests.workflows.conftest import long
 from tests.workflows.promotion import spoilt, tagged
 
 BY_2026_11 = ("--edition", "2026-11")
@@ -316,9 +317,7 @@ def test_a_reason_where_none_is_needed(judged):
     assert "has the verdict WARN(D3 provisional), which needs no reason; omit --override-reason" in text
 
 
-@pytest.mark.parametrize(
-    "name", ["it's", "x" * 201, *(pytest.param(more, marks=pytest.mark.long) for more in ("x:y", "a\nb", " x"))]
-)
+@pytest.mark.parametrize("name", ["it's", "x" * 201, long("x:y"), long("a\nb"), long(" x")])
 def test_a_name_that_mlflow_could_not_find_again(judged, name):
     assert "promote: 1 problem\n  - name: expected" in judged.refused(judged.run(), *BY_2026_11, "--name", name)
 
@@ -327,9 +326,7 @@ def test_a_reason_too_long_for_a_description(judged):
     assert "at most 1000 characters, found 1001" in judged.refused(judged.run(), "--override-reason", "x" * 1001)
 
 
-@pytest.mark.parametrize(
-    "status", ["running", *(pytest.param(end, marks=pytest.mark.long) for end in ("failed", schema.STOPPED_EARLY))]
-)
+@pytest.mark.parametrize("status", ["running", long("failed"), long(schema.STOPPED_EARLY)])
 def test_a_run_that_did_not_end(judged, status):
     with tagged(judged, judged.run(), fa_status=status, fa_process=process_ownership.process_tag()) as run:
         text = judged.refused(run, *BY_2026_11)

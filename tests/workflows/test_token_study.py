@@ -21,7 +21,7 @@ from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.workflows.study import other_task
 from tests.helpers.stores import copy_store, made_once, working_in
-from tests.workflows.conftest import STUDY, call
+from tests.workflows.conftest import STUDY, call, long
 
 TOKENS = """
 name = "words"
@@ -127,9 +127,7 @@ def test_the_token_edition_is_refused_for_accuracy(trained):
     assert "use --edition 2026-12\n" in result.stderr
 
 
-@pytest.mark.parametrize(
-    "edition", ["2026-12", *(pytest.param(older, marks=pytest.mark.long) for older in ("2026-05", "2026-11"))]
-)
+@pytest.mark.parametrize("edition", ["2026-12", long("2026-05"), long("2026-11")])
 def test_a_study_with_the_edition_of_another_task_trains_nothing(workplace, edition):
     write_text_file(workplace, TOKENS.replace("2026-12:token", edition))
     result = call("study", "words", "--jobs", "1", "--device", "cpu")
