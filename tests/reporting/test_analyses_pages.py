@@ -6,6 +6,7 @@ import dataclasses
 import io
 import math
 import sys
+from functools import partial
 
 import matplotlib
 import numpy as np
@@ -124,14 +125,14 @@ def test_a_long_table_says_how_much_of_it_is_shown(rich, tmp_path, monkeypatch):
     assert "the first 2 of" in text and "fa-registry analyse first-fire writes all" in text
 
 
-@pytest.mark.parametrize("name", ["<b>x</b>", "{{7*7}}"])
-def test_foreign_names_stay_text(name, tmp_path):
-    report = report_of(controlled(run(name, 1), run("dfa", 1)), EDITION)
+def test_foreign_names_stay_text(tmp_path):
+    report = report_of(controlled(run("<b>x</b>", 1), run("{{7*7}}", 1), run("dfa", 1)), EDITION)
     text = section(written(report, tmp_path, drawn=True)["index.html"], "analyses")
     assert "<b>x</b>" not in text and "49" not in text_of(text).split()
 
 
 NAMES = sorted(DRAWINGS)
+long = partial(pytest.param, marks=pytest.mark.long)  # drawn by the same lines as another one
 LINES = {"growth_max": (1.0, 2.0, 60.0), "h_L": (1.0, 5.0, 80.0), "g_norm_mean_ce_L": (1e-3, 1e-3, 1e-4)}  # by epoch
 
 
@@ -170,7 +171,7 @@ def test_every_analysis_has_a_figure():
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("edition", ["2026-05", "2026-11"])
+@pytest.mark.parametrize("edition", [long("2026-05"), "2026-11"])
 def test_the_same_numbers_give_the_same_small_bytes_without_metadata(name, edition):
     analysis, runs = drawn(name, demo(), edition)
     image = analysis_figure(analysis, runs)
@@ -208,10 +209,10 @@ def test_a_figure_shows_its_dataframe_and_nothing_else(name):
         [],
         [frozen()],
         [run("dfa")],
-        [run("dfa", growth="lost", g="lost", gain="lost", fidelity="lost", accuracy="lost", gamma="lost")],
+        long([run("dfa", growth="lost", g="lost", gain="lost", fidelity="lost", accuracy="lost", gamma="lost")]),
         [run("dfa", growth=math.inf, g=0.0, lines={"growth_max": (math.inf,) * 3, "h_L": (math.inf,)})],
         [run("dfa", 1, growth=1e-300, h_L=1e-300), run("dfa", 1, growth=1e300, h_L=1e300, spec={"penalty": 1e-9})],
-        [run("dfa", 1, accuracy=0.0, gamma=0.0), run("dfa", 1, accuracy=0.0, gamma=0.0, spec={"penalty": 1.0})],
+        long([run("dfa", 1, accuracy=0.0, gamma=0.0), run("dfa", 1, accuracy=0.0, gamma=0.0, spec={"penalty": 1.0})]),
     ],
     ids=["nothing", "controls", "one run", "no figure", "nothing finite", "the whole range", "zeros"],
 )
@@ -236,7 +237,10 @@ def test_any_name_can_be_drawn(name):
     assert pixels(analysis_figure(analysis, runs)).shape[1] == 1008  # as wide as ever
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("sensitivity", "penalty")])
+@pytest.mark.parametrize(
+    "name",
+    ["ablation", "first-fire", *map(long, sorted({*NAMES} - {"ablation", "first-fire", "sensitivity", "penalty"}))],
+)
 def test_of_very_many_methods_the_first_are_drawn(name):
     records = [run(f"m{index}", growth=1.0 + index, lines=LINES) for index in range(70)]
     analysis, runs = drawn(name, controlled(*records))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from fa_registry.reporting import render
 from fa_registry.reporting.pages import form
 from fa_registry.reporting.pages.index import NO_FIGURES
 from fa_registry.studies.executors import local, side_by_side
+from fa_registry.workflows import doctor
+from tests.helpers import audits
 from tests.helpers.pictures import blank_pictures
 from tests.helpers.stores import copy_store, made_once, working_in
 from tests.workflows.adoption import SPEC, Elsewhere, trained_elsewhere
@@ -37,6 +40,8 @@ seeds = [1]
 architecture_options = { d_hidden = 16, num_blocks = 2 }
 """
 
+long = partial(pytest.param, marks=pytest.mark.long)  # a variant of a fact of which each suite holds another
+
 TRAIN = (
     "train",
     "--method",
@@ -56,8 +61,12 @@ TRAIN = (
 
 @pytest.fixture(autouse=True)
 def nothing_twice(undrawn, measured_once, in_this_process):
-    """No test here looks at a picture, and few at recomputing; those ask for `drawn` and `measured_each_time`."""
+    """No test here looks at a picture, and few at recomputing; those ask for `drawn` and `measured_each_time`.
+
+    What bf16 gains on this machine takes doctor more than a second to measure.
+    """
     leave_out_figures(undrawn)
+    undrawn.setattr(doctor, "bf16_gain", lambda: 1.0)
 
 
 def leave_out_figures(patch: pytest.MonkeyPatch) -> None:
@@ -69,6 +78,13 @@ def leave_out_figures(patch: pytest.MonkeyPatch) -> None:
 def in_this_process(monkeypatch):
     """A study trains here, where a test has put its faults."""
     monkeypatch.setattr(local, "PLUGIN", side_by_side.PLUGIN)
+
+
+@pytest.fixture
+def unpublished():
+    """For a test that reads neither a page of its audits nor a tag, a note or a file that they would write to the store."""
+    with audits.unpublished():
+        yield
 
 
 def call(*arguments: str):

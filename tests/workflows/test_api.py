@@ -149,7 +149,7 @@ def test_an_audit_reads_its_study_once(tiny, readings):
     assert len(readings) == 1
 
 
-def test_an_audit_of_a_variant_reads_its_study_once(registry, readings):
+def test_an_audit_of_a_variant_reads_its_study_once(unpublished, registry, readings):
     registry("study", "tiny", "--scale", "0.5", "--jobs", "1", "--device", "cpu")
     readings.clear()
     audit = fa_registry.audit(study="tiny", device="cpu", trust_logged=True)
@@ -157,6 +157,6 @@ def test_an_audit_of_a_variant_reads_its_study_once(registry, readings):
     assert len(readings) == 1
 
 
-def test_run_trains_and_audits_by_one_reading_of_the_study(registry, readings):
+def test_run_trains_and_audits_by_one_reading_of_the_study(unpublished, registry, readings):
     assert registry("run", "tiny", "--jobs", "1", "--device", "cpu").exit_code == 0
     assert len(readings) == 1

@@ -25,6 +25,7 @@ from fa_registry.workflows import audit, remeasure
 from fa_registry.workflows.options import RunSelector
 from fa_registry.workflows.selection import select_runs
 from tests.builders import verdict_tag
+from tests.helpers.audits import unpublished
 
 AUDIT = ("audit", "--study", "tiny", "--device", "cpu")
 
@@ -66,7 +67,7 @@ def test_every_figure_is_recomputed_and_judged_against_the_frozen_control(drawn,
     assert code == (1 if "fail" in labels else 0)
 
 
-def test_a_report_is_made_from_measured_runs_without_the_store(trained, monkeypatch):
+def test_a_report_is_made_from_measured_runs_without_the_store(unpublished, trained, monkeypatch):
     calls, genuine = [], audit.make_report
     monkeypatch.setattr(audit, "make_report", lambda *given: calls.append((given, genuine(*given))) or calls[-1][1])
     trained(*AUDIT)
@@ -98,7 +99,7 @@ def test_the_forms_say_what_each_diagnostic_cannot_show(audited_once):
     assert diagnostics.CATALOG.get("nudge").card.cannot_tell.split(";")[0] in form.read_text(encoding="utf-8")
 
 
-def test_a_lost_feedback_file_makes_gamma_na_and_leaves_the_verdict_but_for_a_warning(trained):
+def test_a_lost_feedback_file_makes_gamma_na_and_leaves_the_verdict_but_for_a_warning(unpublished, trained):
     before = entry(audited(trained)[1], "dfa")["verdict"]
     spoil("dfa", schema.FEEDBACK, lambda path: path.unlink())
     for trust, more in (((), ["credit rule not told apart"]), (("--trust-logged",), [])):
@@ -116,7 +117,7 @@ def flip_last_byte(path):
     path.write_bytes(bytes(content))
 
 
-def test_a_file_that_was_changed_is_an_integrity_failure(trained):
+def test_a_file_that_was_changed_is_an_integrity_failure(unpublished, trained):
     changed = {"bp": schema.FINAL, "fa": schema.FEEDBACK, "dfa": schema.FEEDBACK_CARD, "frozen": schema.MEASUREMENTS}
     for method, name in changed.items():
         spoil(method, name, flip_last_byte)
@@ -128,14 +129,14 @@ def test_a_file_that_was_changed_is_an_integrity_failure(trained):
         assert "integrity failure" in reason and "SHA-256" in reason and name in reason
 
 
-def test_a_feedback_file_of_another_run_is_an_integrity_failure(trained):
+def test_a_feedback_file_of_another_run_is_an_integrity_failure(unpublished, trained):
     other = MlflowTracker().artifact(run_of("fa").run_id, schema.FEEDBACK).read_bytes()
     spoil("dfa", schema.FEEDBACK, lambda path: path.write_bytes(other))
     code, result = audited(trained, "--trust-logged")  # trusted are the figures, not the files behind them
     assert code == 3 and "SHA-256" in result["report"]["excluded"][0]["reason"]
 
 
-def test_a_run_is_named_by_the_first_characters_of_its_id(trained):
+def test_a_run_is_named_by_the_first_characters_of_its_id(unpublished, trained):
     run_id = run_of("dfa").run_id
     result = trained("audit", "--run", run_id[:8], "--out", "one", "--json")
     assert [run["record"]["run_id"] for run in json.loads(result.stdout)["report"]["runs"]] == [run_id]
@@ -146,7 +147,7 @@ def test_a_run_is_named_by_the_first_characters_of_its_id(trained):
     )
 
 
-def test_without_the_frozen_control_nothing_passes(trained):
+def test_without_the_frozen_control_nothing_passes(unpublished, trained):
     ids = [run_of(method).run_id for method in ("bp", "fa", "dfa")]
     result = trained("audit", *(part for run_id in ids for part in ("--run", run_id)), "--json")
     report = json.loads(result.stdout)["report"]
@@ -154,7 +155,7 @@ def test_without_the_frozen_control_nothing_passes(trained):
     assert all(run["verdict"]["label"].startswith("INCOMPLETE") for run in report["runs"])
 
 
-def test_a_study_that_is_half_trained_is_incomplete_and_says_what_is_missing(trained, workplace):
+def test_a_study_that_is_half_trained_is_incomplete_and_says_what_is_missing(unpublished, trained, workplace):
     path = workplace / "tiny" / "study.toml"
     path.write_text(path.read_text().replace("seeds = [1]", "seeds = [1, 2]"))
     code, result = audited(trained)
@@ -162,7 +163,7 @@ def test_a_study_that_is_half_trained_is_incomplete_and_says_what_is_missing(tra
     assert {exclusion["reason"] for exclusion in result["report"]["excluded"]} == {"no run of this specification yet"}
 
 
-def test_a_half_written_run_is_refused_visibly(trained):
+def test_a_half_written_run_is_refused_visibly(unpublished, trained):
     expected = {"running": "this run did not finish: fa.status is running", "failed": "this run failed"}
     ids = [run_of(method).run_id for method in ("dfa", "fa")]
     for run_id, status in zip(ids, expected, strict=True):
@@ -179,14 +180,15 @@ def test_a_half_written_run_is_refused_visibly(trained):
 
 def test_a_diverged_run_is_audited_as_such(drawn, registry, workplace):
     path = workplace / "tiny" / "study.toml"
-    path.write_text(path.read_text().replace("epochs = 2", "epochs = 2\nlearning_rate = 1e30"))
+    text = path.read_text().replace("epochs = 2", "epochs = 2\nlearning_rate = 1e30")
+    path.write_text(text.replace('"bp", "fa", "dfa"', '"dfa"'))
     registry("study", "tiny", "--device", "cpu", "--jobs", "1")
     _, result = audited(registry)
     label = entry(result, "dfa")["verdict"]["label"]
     assert label.startswith("DIVERGED") and "D1" in label
 
 
-def test_runs_of_an_older_specification_are_counted_not_hidden(trained):
+def test_runs_of_an_older_specification_are_counted_not_hidden(unpublished, trained):
     trained("study", "tiny", "--device", "cpu", "--epochs", "1", "--jobs", "1")
     _, result = audited(trained, "--trust-logged")
     assert len(result["report"]["runs"]) == 4
@@ -200,7 +202,8 @@ def test_seeds_picked_by_hand_are_named_and_are_no_whole_study(trained, workplac
     path = workplace / "tiny" / "study.toml"
     path.write_text(path.read_text().replace("seeds = [1]", "seeds = [1, 2]"))
     trained("study", "tiny", "--device", "cpu", "--jobs", "1")
-    whole = audited(trained, "--trust-logged")[1]["report"]["choice"]
+    with unpublished():
+        whole = audited(trained, "--trust-logged")[1]["report"]["choice"]
     assert whole == {"study": "tiny", "asked": {}, "others": 0, "superseded": 0, "unaudited": [], "beside": []}
     result = trained("audit", "--study", "tiny", "--device", "cpu", "--trust-logged", "--seeds", "1", "--json")
     report = json.loads(result.stdout)["report"]
@@ -239,7 +242,7 @@ def test_asking_for_an_unknown_experiment_creates_none(registry):
         select_runs(MlflowTracker(), RunSelector(experiment="nowhere"))
 
 
-def test_an_experiment_can_be_audited_whole_and_exit_zero_is_for_notebooks(trained):
+def test_an_experiment_can_be_audited_whole_and_exit_zero_is_for_notebooks(unpublished, trained):
     for more, code in (((), 1), (("--exit-zero",), 0)):
         result = trained(
             "audit", "--experiment", "fa_registry", "--edition", "2026-05", "--trust-logged", "--json", *more
@@ -247,7 +250,7 @@ def test_an_experiment_can_be_audited_whole_and_exit_zero_is_for_notebooks(train
         assert result.exit_code == code and len(json.loads(result.stdout)["report"]["runs"]) == 4
 
 
-def test_a_run_that_claims_another_specification_is_an_integrity_failure(trained):
+def test_a_run_that_claims_another_specification_is_an_integrity_failure(unpublished, trained):
     tracker = MlflowTracker()
     tracker.log(run_of("dfa").run_id, tags={schema.TAG_SPEC: run_of("fa").tags[schema.TAG_SPEC]})
     code, result = audited(trained)
@@ -268,7 +271,9 @@ def test_the_traceback_of_a_broken_run_reaches_the_page(trained, workplace, monk
     assert "the machine is on fire &lt;b&gt;" in (workplace / "reports" / "index.html").read_text()
 
 
-def test_an_audit_stands_in_the_experiment_of_its_runs(registry):
+def test_an_audit_stands_in_the_experiment_of_its_runs(registry, workplace):
+    path = workplace / "tiny" / "study.toml"
+    path.write_text(path.read_text().replace('"bp", "fa", "dfa"', '"dfa"'))
     registry("study", "tiny", "--jobs", "1", "--device", "cpu", "--experiment", "elsewhere")
     _, result = audited(registry, "--trust-logged")
     audit = MlflowTracker().get(result["audit_run_id"])
@@ -366,14 +371,14 @@ def test_a_run_whose_gathering_breaks_is_excluded_with_its_traceback_and_the_oth
     assert len(list((workplace / "reports" / "forms").iterdir())) == 6  # bp and dfa, three files each
 
 
-def test_a_run_whose_files_lie_is_still_an_integrity_failure(trained):
+def test_a_run_whose_files_lie_is_still_an_integrity_failure(unpublished, trained):
     spoil("fa", schema.MEASUREMENTS, lambda path: path.write_text("{}"))
     code, result = audited(trained)
     (excluded,) = result["report"]["excluded"]
     assert code == 3 and excluded["reason"].startswith("integrity failure: ") and excluded["failure"] == ""
 
 
-def test_a_run_whose_record_cannot_be_read_does_not_end_the_audit(trained):
+def test_a_run_whose_record_cannot_be_read_does_not_end_the_audit(unpublished, trained):
     """Its files are the recorded ones, and still no record: written by another version, say."""
     run = run_of("fa")
     tracker = MlflowTracker()
@@ -409,11 +414,13 @@ def test_a_diagnostic_that_crashes_for_one_run_costs_that_run_its_verdict_alone(
 
 
 def test_a_diagnostic_that_crashes_from_training_on_stops_neither_training_nor_audit(
-    registry, monkeypatch, measured_each_time
+    registry, workplace, monkeypatch, measured_each_time
 ):
+    path = workplace / "tiny" / "study.toml"
+    path.write_text(path.read_text().replace('"bp", "fa", "dfa"', '"dfa"'))
     monkeypatch.setattr(type(H_NORM), "measure", lambda self, observation: 1 / 0)
     study = registry("study", "tiny", "--jobs", "1", "--device", "cpu", "--stop-on", "D1")
-    assert study.exit_code == 0 and "4 trained" in study.stdout
+    assert study.exit_code == 0 and "2 trained" in study.stdout
     audit = registry(*AUDIT, "--threshold", "D3=-100")  # nothing fires: what is missing is all there is to say
     assert audit.exit_code == 3 and "INCOMPLETE" in audit.stdout and "N/A" in audit.stdout
     assert "fa.first_fire.D1" not in run_of("dfa").tags  # what was not measured has not fired
@@ -423,7 +430,7 @@ def records(result):
     return [jsonio.canonical(jsonio.decode(RunRecord, run["record"])) for run in result["report"]["runs"]]
 
 
-def test_processes_give_the_same_figures_bit_by_bit_and_one_broken_run_breaks_no_other(trained):
+def test_processes_give_the_same_figures_bit_by_bit_and_one_broken_run_breaks_no_other(unpublished, trained):
     spoil("fa", schema.FEEDBACK, lambda path: path.write_bytes(b"nothing"))
     codes, results = zip(*(audited(trained, "--jobs", jobs) for jobs in ("1", "2")), strict=True)
     here, there = results
@@ -432,7 +439,7 @@ def test_processes_give_the_same_figures_bit_by_bit_and_one_broken_run_breaks_no
     assert here["report"]["runs"] == there["report"]["runs"]
 
 
-def test_a_worker_that_dies_is_the_reason_of_its_runs(trained, monkeypatch):
+def test_a_worker_that_dies_is_the_reason_of_its_runs(unpublished, trained, monkeypatch):
     def dying(jobs, work, processes, stop, tell):
         tell(JobEvent(0, "failed", "the worker process died: BrokenProcessPool('terminated abruptly')"))
         for index in range(1, len(jobs)):
@@ -456,7 +463,7 @@ def test_an_audit_that_is_stopped_judges_nothing(trained, workplace, monkeypatch
     assert not (workplace / "reports").exists()
 
 
-def test_progress_names_every_run_and_how_it_went(trained):
+def test_progress_names_every_run_and_how_it_went(unpublished, trained):
     spoil("fa", schema.FINAL, lambda path: path.unlink())
     result = trained(*AUDIT)
     assert "recomputing 4 runs" in result.stderr and result.stderr.count(": verified") == 3
@@ -476,7 +483,7 @@ def test_logged_figures_are_judged_where_a_plugin_of_theirs_is_not_installed(tra
     assert "unknown method 'fa'" in run["record"]["integrity"]["details"][0] and not measured["excluded"]
 
 
-def test_runs_of_a_network_that_is_not_trained_are_judged(registry):
+def test_runs_of_a_network_that_is_not_trained_are_judged(unpublished, registry):
     """In toy_lq only feedback learns: all methods keep the initial weights, which is no copy."""
     for method in ("bp", "dfa"):
         text = (

@@ -24,6 +24,7 @@ from fa_registry.workflows.audit_publication import RULE
 from fa_registry.workflows.options import RunSelector
 from fa_registry.workflows.reports import recorded_report
 from tests.builders import verdict_tag
+from tests.helpers.audits import unpublished
 from tests.workflows.conftest import call
 from tests.workflows.test_audit import AUDIT, audited, run_of, spoil
 
@@ -280,7 +281,8 @@ def test_another_threshold_is_recorded_shown_and_kept_apart_from_the_editions_ow
     assert tags()[verdict_tag("2026-05") + ".modified"] == "WARN(D1)" and tags()["fa.first_fire.D1"] == "0"
     page = (workplace / "reports" / "index.html").read_text()
     assert "Modified edition" in page and "D1.threshold = 0" in page
-    text = trained(*TRUSTING, "--threshold", "D1=0").stdout
+    with unpublished():
+        text = trained(*TRUSTING, "--threshold", "D1=0").stdout
     assert "by edition 2026-05 (modified: D1.threshold = 0.0)" in text
 
 
@@ -344,7 +346,7 @@ def test_a_waiver_applies_and_one_that_has_expired_is_reported_and_does_not(trai
     assert "expired on 2026-02-01" in page
 
 
-def test_a_waivers_file_may_lie_elsewhere(trained, workplace):
+def test_a_waivers_file_may_lie_elsewhere(unpublished, trained, workplace):
     (workplace / "elsewhere.toml").write_text(WAIVER.format(method="dfa", expiry="9999-01-01"))
     _, result = audited(trained, "--trust-logged", "--waivers", "elsewhere.toml")
     assert [waiver["method"] for waiver in result["report"]["waivers"]] == ["dfa"]
@@ -402,7 +404,7 @@ def referenced(trained, workplace):
     return trained
 
 
-def test_the_terminal_shows_what_was_compared_and_counts_the_rest(referenced):
+def test_the_terminal_shows_what_was_compared_and_counts_the_rest(unpublished, referenced):
     output = " ".join(referenced(*TRUSTING, "--exit-zero").output.split())
     assert "Reproduction" in output and "a test needs the spread over at least two runs" in output
     assert "data set: published on cifar10, here digits" in output

@@ -93,7 +93,7 @@ def test_asked_for_by_name_it_is_one_sentence(registry, careless, call):
     assert "method 'broken': " in result.stderr
 
 
-def test_a_run_whose_plugin_broke_since_is_reported_and_the_others_are_judged(registry, tmp_path):
+def test_a_run_whose_plugin_broke_since_is_reported_and_the_others_are_judged(unpublished, registry, tmp_path):
     with installed(tmp_path / "site-packages") as plugin:
         own = [NAME if word == "dfa" else word for word in TRAIN]
         assert registry(*own).exit_code == registry(*TRAIN).exit_code == 0

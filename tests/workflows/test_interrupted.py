@@ -85,7 +85,12 @@ STAGES = {
 }
 
 
-@pytest.mark.parametrize("stage", STAGES)
+def stages(known, often):
+    """The names; those not in `often`, where the same lines end the run as in a stage next to it, for the long tests."""
+    return [pytest.param(name, marks=[pytest.mark.long] * (name not in often)) for name in known]
+
+
+@pytest.mark.parametrize("stage", stages(STAGES, ("made in the store", "step", "files uploaded", "Ctrl-C once")))
 def test_a_run_that_is_stopped_is_interrupted_and_the_same_call_trains_it(workplace, pressing, stage):
     pressing(*STAGES[stage])
     with pytest.raises((KeyboardInterrupt, Interrupted)):
@@ -124,7 +129,7 @@ def test_a_fourth_leaves_a_run_that_the_next_command_calls_interrupted(workplace
     assert ends() == [INTERRUPTED]
 
 
-@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("times", [1, pytest.param(2, marks=pytest.mark.long)])  # twice: see STAGES
 def test_a_study_and_its_runs_are_interrupted(registry, pressing, times):
     pressing(Trainer, "step", times, True)
     answer = registry("study", "tiny", "--jobs", "1", "--device", "cpu") if times == 1 else None
@@ -182,7 +187,7 @@ LOOP_STAGES = {
 }
 
 
-@pytest.mark.parametrize("stage", LOOP_STAGES)
+@pytest.mark.parametrize("stage", stages(LOOP_STAGES, ("its own step", "files uploaded")))
 def test_a_tracked_loop_is_interrupted(workplace, pressing, stage):
     pressing(*LOOP_STAGES[stage])
     with pytest.raises(KeyboardInterrupt):

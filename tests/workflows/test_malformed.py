@@ -89,7 +89,13 @@ def replaced(text: str, value: str) -> Iterator[str]:
     yield f"{'x' * 10_000} = {value}\n{text}"
 
 
-@pytest.mark.parametrize("value", VALUES)
+# one of each type in each suite
+OFTEN = ("huge", "infinity", "text", "list", "table", "deep")
+
+
+@pytest.mark.parametrize(
+    "value", [pytest.param(name, marks=[pytest.mark.long] * (name not in OFTEN)) for name in VALUES]
+)
 @pytest.mark.parametrize("kind", KINDS)
 def test_any_value_in_the_place_of_any_other_is_read_or_reported(tmp_path, kind, value):
     text, read = KINDS[kind]
@@ -168,7 +174,8 @@ WIDE = "".join(f"{'x' * 5_000}{place} = 1\n" for place in range(100)) + "".join(
 )
 
 
-@pytest.mark.parametrize("kind", KINDS)
+# a study's fields are checked against each plug-in that it names, which takes six times as long
+@pytest.mark.parametrize("kind", [pytest.param(kind, marks=[pytest.mark.long] * (kind == "study")) for kind in KINDS])
 def test_a_wide_file_is_reported_in_a_short_message(tmp_path, kind):
     """Thousands of unknown fields in every table of the file, and a list of thousands in the place of every value."""
     text, read = KINDS[kind]
@@ -254,7 +261,7 @@ except UsageError as error:
 """
 
 
-@pytest.mark.parametrize("entry", ["1", "{}"])
+@pytest.mark.parametrize("entry", ["1", pytest.param("{}", marks=pytest.mark.long)])
 def test_a_report_of_a_million_wrong_entries_is_refused_without_an_error_for_each(tmp_path, of_one_run, entry):
     path = tmp_path / "audit.json"
     text = json.dumps(of_one_run | {"runs": 0})

@@ -75,7 +75,7 @@ def test_a_deleted_experiment_is_named_by_every_command_with_the_way_back_and_no
     assert trained("study", "tiny").exit_code == 0
 
 
-def test_a_renamed_experiment_keeps_its_runs_and_new_ones_elsewhere_are_reported(trained, experiment):
+def test_a_renamed_experiment_keeps_its_runs_and_new_ones_elsewhere_are_reported(unpublished, trained, experiment):
     MlflowClient().rename_experiment(experiment.experiment_id, "mine")
     there = trained("study", "tiny")
     assert (

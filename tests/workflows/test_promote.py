@@ -34,6 +34,7 @@ from fa_registry.workflows.promote import (
 )
 from tests.builders import verdict_tag
 from tests.helpers.tiny_tasks import weights_equal
+from tests.workflows.conftest import long
 from tests.workflows.promotion import spoilt, tagged
 
 BY_2026_11 = ("--edition", "2026-11")
@@ -48,9 +49,14 @@ def card_of(judged, promoted):
     return json.loads((files_of(judged, promoted) / model_folder.CARD).read_text(encoding="utf-8"))
 
 
-def test_a_version_says_what_was_judged(judged):
+@pytest.fixture(scope="module")
+def promoted(judged):
+    """What promoting the run with the warning printed; tests only read the version."""
+    return judged.promoted(judged.run(), *BY_2026_11, "--name", "says")
+
+
+def test_a_version_says_what_was_judged(judged, promoted):
     run = judged.run()
-    promoted = judged.promoted(run, *BY_2026_11, "--name", "says")
     version = judged.registry.find("models:/says@warn")
     assert (promoted["promoted"], promoted["reference"], promoted["aliases"]) == (True, "models:/says/1", ["warn"])
     assert version.run_id == run.run_id
@@ -72,9 +78,8 @@ def test_a_version_says_what_was_judged(judged):
     assert models.TAG_DESPITE not in version.tags and models.TAG_CONTROL not in version.tags
 
 
-def test_the_card_holds_every_findings_sentence_and_the_logged_accuracy(judged):
+def test_the_card_holds_every_findings_sentence_and_the_logged_accuracy(judged, promoted):
     run = judged.run()
-    promoted = judged.promoted(run, *BY_2026_11, "--name", "sentences")
     card, text = card_of(judged, promoted), (files_of(judged, promoted) / model_folder.CARD_TEXT).read_text("utf-8")
     measured = json.loads(judged.artifact(run, schema.MEASUREMENTS).read_text())
     assert card["accuracy"] == measured["scalars"]["accuracy"]
@@ -87,19 +92,18 @@ def test_the_card_holds_every_findings_sentence_and_the_logged_accuracy(judged):
     assert "every recomputed metric agrees, bit-equal" in text and "@inproceedings{nokland2016direct" in text
 
 
-def test_its_files_are_tensors_and_text_and_no_flavour_of_mlflows(judged):
-    files = files_of(judged, judged.promoted(judged.run(), *BY_2026_11, "--name", "files"))
+def test_its_files_are_tensors_and_text_and_no_flavour_of_mlflows(judged, promoted):
+    files = files_of(judged, promoted)
     names = (model_folder.CARD, model_folder.CARD_TEXT, model_folder.NETWORK, model_folder.FEEDBACK, model_folder.SPEC)
     assert {path.name for path in files.iterdir()} == set(names)
 
 
-def test_what_is_loaded_is_what_was_trained(judged):
+def test_what_is_loaded_is_what_was_trained(judged, promoted):
     run = judged.run()
-    promoted = judged.promoted(run, *BY_2026_11, "--name", "loads")
     spec = jsonio.decode(RunSpec, json.loads(judged.artifact(run, schema.SPEC).read_text()))
     task = build_setup(spec, torch.device("cpu"))
     task.network.load_state_dict(load_tensors(judged.artifact(run, schema.FINAL)))
-    for reference in (promoted["reference"], "models:/loads@warn", files_of(judged, promoted)):
+    for reference in (promoted["reference"], "models:/says@warn", files_of(judged, promoted)):
         loaded = fa_registry.load_model(reference, judged.store)
         images = task.splits.test_images
         assert torch.equal(loaded.network(images), task.network.eval()(images))
@@ -108,9 +112,8 @@ def test_what_is_loaded_is_what_was_trained(judged):
         assert loaded.spec.identity == run.tags[schema.TAG_SPEC] and loaded.method is task.method
 
 
-def test_the_run_is_still_verified(drawn, judged):
+def test_the_run_is_still_verified(drawn, judged, promoted):
     run = judged.run()
-    judged.promoted(run, *BY_2026_11, "--name", "still")
     result = CliRunner().invoke(main, ["verify", "--run", run.run_id, "--store", judged.store, "--json"])
     assert result.exit_code == 0
     assert {one["integrity"]["state"] for one in json.loads(result.stdout)} == {"verified"}
@@ -314,7 +317,7 @@ def test_a_reason_where_none_is_needed(judged):
     assert "has the verdict WARN(D3 provisional), which needs no reason; omit --override-reason" in text
 
 
-@pytest.mark.parametrize("name", ["it's", "x:y", "a\nb", " x", "x" * 201])
+@pytest.mark.parametrize("name", ["it's", "x" * 201, long("x:y"), long("a\nb"), long(" x")])
 def test_a_name_that_mlflow_could_not_find_again(judged, name):
     assert "promote: 1 problem\n  - name: expected" in judged.refused(judged.run(), *BY_2026_11, "--name", name)
 
@@ -323,7 +326,7 @@ def test_a_reason_too_long_for_a_description(judged):
     assert "at most 1000 characters, found 1001" in judged.refused(judged.run(), "--override-reason", "x" * 1001)
 
 
-@pytest.mark.parametrize("status", ["running", "failed", schema.STOPPED_EARLY])
+@pytest.mark.parametrize("status", ["running", long("failed"), long(schema.STOPPED_EARLY)])
 def test_a_run_that_did_not_end(judged, status):
     with tagged(judged, judged.run(), fa_status=status, fa_process=process_ownership.process_tag()) as run:
         text = judged.refused(run, *BY_2026_11)

@@ -147,7 +147,7 @@ def test_a_run_that_stands_there_twice_is_refused(tmp_path):
         load_report(path)
 
 
-def test_the_same_runs_audited_twice_are_identical(trained):
+def test_the_same_runs_audited_twice_are_identical(unpublished, trained):
     for folder in ("a", "b"):
         assert trained(*AUDIT_LOGGED, "--out", folder).exit_code == 0
     result = trained("diff", "a", "b/audit.json")
@@ -155,7 +155,7 @@ def test_the_same_runs_audited_twice_are_identical(trained):
     assert json.loads(trained("diff", "a", "b", "--json").stdout)["same"]
 
 
-def test_another_threshold_is_exit_1_and_names_rule_run_and_figure(audited_copy):
+def test_another_threshold_is_exit_1_and_names_rule_run_and_figure(unpublished, audited_copy):
     audited_copy(*AUDIT_LOGGED, "--threshold", "D1=1.0001", "--out", "b")
     result = audited_copy("diff", "reports", "b")
     assert result.exit_code == 1
@@ -165,7 +165,7 @@ def test_another_threshold_is_exit_1_and_names_rule_run_and_figure(audited_copy)
     assert found["rules"][0]["rule"] == "D1" and found["rules"][0]["moved"] and found["schema"] == SCHEMA
 
 
-def test_a_study_trained_again_is_matched_by_specification(audited_copy):
+def test_a_study_trained_again_is_matched_by_specification(unpublished, audited_copy):
     assert audited_copy("study", "tiny", "--jobs", "1", "--device", "cpu", "--force").exit_code == 0
     audited_copy(*AUDIT_LOGGED, "--out", "b")
     found = json.loads(audited_copy("diff", "reports", "b", "--json").stdout)

@@ -27,9 +27,10 @@ from fa_registry.workflows.rule_monitor import (
 )
 from fa_registry.workflows.training import TrainingJob, training_steps
 from tests.builders import measurements
+from tests.helpers.audits import unpublished
 from tests.helpers.tiny_tasks import trained as train_small
 from tests.tracking.conftest import TINY
-from tests.workflows.conftest import TRAIN
+from tests.workflows.conftest import TRAIN, long
 from tests.workflows.test_training import assert_equal_runs, content, stop_after
 
 # DFA at this rate, by epoch: largest growth 1.01 1.20 1.41 1.99 2.76 2.97, ‖g_L‖ of the mean loss 7.7e-3 … 9.1e-5 6.5e-5 6.1e-5
@@ -177,7 +178,7 @@ def test_the_tag_comes_with_the_epochs_points_while_the_run_still_trains(workpla
     assert {rule.code: first_fire(rule, record) for rule in watch.edition.rules} == {**result.fired, "D3": None}
 
 
-@pytest.mark.parametrize("stopped_after", [D1_AT - 1, D1_AT, D2_AT])
+@pytest.mark.parametrize("stopped_after", [long(D1_AT - 1), D1_AT, long(D2_AT)])
 def test_a_resumed_run_neither_loses_nor_repeats_what_fired(workplace, monkeypatch, stopped_after):
     watch = checked_watch(early_edition(workplace), "", [])
     job = TrainingJob(parse_spec(FAST), MlflowTracker().uri, watch=watch)
@@ -284,7 +285,7 @@ def test_a_run_that_lacks_nothing_is_not_stopped_early(watch, changes, status, e
     assert finished_run(MlflowTracker(), parse_spec(FAST | changes)).run_id == result.run_id
 
 
-@pytest.mark.parametrize("stopped_after", [1, D1_AT - 1])
+@pytest.mark.parametrize("stopped_after", [long(1), D1_AT - 1])
 def test_interrupted_and_resumed_it_ends_where_an_undisturbed_one_does(watch, stopped_after):
     with pytest.raises(Interrupted):
         train(watch("D1"), stop_after(stopped_after))
@@ -323,11 +324,12 @@ def test_a_study_counts_them_apart_trains_them_anew_without_and_the_audit_says_w
 
     whole = json.loads(fast_study("study", "tiny", *STUDY).stdout)
     assert len(whole["trained"]) == 1 and len(whole["present"]) == 2 and whole["stopped_early"] == []
-    audit = fast_study("audit", "--study", "tiny", "--device", "cpu", "--json")
+    with unpublished():
+        audit = fast_study("audit", "--study", "tiny", "--device", "cpu", "--json")
     assert json.loads(audit.stdout)["report"]["excluded"] == []
 
 
-def test_run_takes_what_it_ended_itself_for_a_result(fast_study):
+def test_run_takes_what_it_ended_itself_for_a_result(unpublished, fast_study):
     """The audit alone would call it incomplete: exit 3."""
     result = fast_study("run", "tiny", "--jobs", "1", "--device", "cpu", "--edition", "early.toml", "--stop-on", "D1")
     assert result.exit_code == 0, result.stderr

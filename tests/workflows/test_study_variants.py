@@ -40,7 +40,7 @@ def variant_trained(variant_store, workplace):
     return call
 
 
-def test_the_audit_of_the_study_finds_the_variant_and_says_so(variant_trained):
+def test_the_audit_of_the_study_finds_the_variant_and_says_so(unpublished, variant_trained):
     selection = select_runs(MlflowTracker(), RunSelector("tiny", overrides={"device": "cpu"}))
     assert len(selection.runs) == 4 and not selection.excluded
     assert selection.text == "study tiny --replace-dataset digits_centred --scale 0.5 (4 specifications)"

@@ -21,7 +21,7 @@ from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.workflows.study import other_task
 from tests.helpers.stores import copy_store, made_once, working_in
-from tests.workflows.conftest import STUDY, call
+from tests.workflows.conftest import STUDY, call, long
 
 TOKENS = """
 name = "words"
@@ -127,7 +127,7 @@ def test_the_token_edition_is_refused_for_accuracy(trained):
     assert "use --edition 2026-12\n" in result.stderr
 
 
-@pytest.mark.parametrize("edition", ["2026-12", "2026-05", "2026-11"])
+@pytest.mark.parametrize("edition", ["2026-12", long("2026-05"), long("2026-11")])
 def test_a_study_with_the_edition_of_another_task_trains_nothing(workplace, edition):
     write_text_file(workplace, TOKENS.replace("2026-12:token", edition))
     result = call("study", "words", "--jobs", "1", "--device", "cpu")
@@ -290,7 +290,7 @@ GONE = "data set text:words.txt: expected text:PATH with the path of a UTF-8 tex
 
 
 @pytest.mark.parametrize("chosen", [("--study", "words"), ("--experiment", "fa_registry")])
-def test_runs_whose_file_is_gone_cannot_be_recomputed(token_runs, measured_each_time, chosen):
+def test_runs_whose_file_is_gone_cannot_be_recomputed(unpublished, token_runs, measured_each_time, chosen):
     Path("words.txt").unlink()
     edition = ("--edition", "2026-12:token")
     result = token_runs("audit", *chosen, *edition, "--device", "cpu", "--out", "pages")
@@ -299,7 +299,7 @@ def test_runs_whose_file_is_gone_cannot_be_recomputed(token_runs, measured_each_
     assert written().runs == () and len(written().excluded) == 6
 
 
-def test_the_other_runs_of_a_study_are_judged_if_one_file_is_gone(token_runs, measured_each_time):
+def test_the_other_runs_of_a_study_are_judged_if_one_file_is_gone(unpublished, token_runs, measured_each_time):
     Path("other.txt").write_text(Path("words.txt").read_text(encoding="utf-8").upper(), encoding="utf-8")
     both = TOKENS.replace('["text:words.txt"]', '["text:words.txt", "text:other.txt"]').replace("[1, 2]", "[1]")
     Path("words/study.toml").write_text(both, encoding="utf-8")
@@ -356,7 +356,7 @@ def test_a_frozen_accuracy_is_refused_for_tokens(token_runs):
     assert result.exit_code == 2 and "the main metric of text:words.txt is the loss per token" in result.stderr
 
 
-def test_with_another_file_under_the_same_name_no_run_is_verified(token_runs, measured_each_time):
+def test_with_another_file_under_the_same_name_no_run_is_verified(unpublished, token_runs, measured_each_time):
     text = Path("words.txt").read_text(encoding="utf-8")
     Path("words.txt").write_text(text[::-1], encoding="utf-8")
     result = token_runs("audit", "--study", "words", "--device", "cpu", "--out", "pages")

@@ -1,0 +1,30 @@
+"""An audit of which a test needs the report alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from fa_registry.records import AuditReport
+from fa_registry.reporting.files import audit_json
+from fa_registry.workflows import audit as audit_workflow
+
+
+@contextmanager
+def report_alone(report: AuditReport, out: Path, templates: Path | None) -> Iterator[tuple[Path, list[str]]]:
+    """In place of `rendered`: of an audit's files only audit.json."""
+    out.mkdir(parents=True, exist_ok=True)
+    audit_json.FILE.write(report, out / audit_json.FILE.name)
+    yield out, [audit_json.FILE.name]
+
+
+@contextmanager
+def unpublished() -> Iterator[None]:
+    """Inside, an audit measures and judges as always, but writes only its report and logs nothing: half of its time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(audit_workflow, "rendered", report_alone)
+        patch.setattr(audit_workflow, "log_audit", lambda *arguments: ("", ""))
+        yield
