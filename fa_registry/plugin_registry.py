@@ -28,7 +28,7 @@ import os
 import shlex
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -164,12 +164,12 @@ class Catalog:
             self._failed[name] = error  # a second import would repeat half of a module's code
             raise
 
-    def describe(self, name: str) -> Description:
-        """Return the description of a plug-in. Import the plug-in only if cards.json does not describe it."""
+    def describe(self, name: str, find: Callable[[], Any] | None = None) -> Description:
+        """Return the description of a plug-in. If cards.json has none, import the plug-in, or ask `find` for it."""
         with contextlib.suppress(RegistryError, LookupError):  # other fields than those of the card, or no pydantic
             if self._entry(name):
                 return self._decoded(name)
-        return self.description_of(self.get(name))
+        return self.description_of(find() if find else self.get(name))
 
     def _entry(self, name: str) -> Mapping[str, Any]:
         """Return the entry of a plug-in in cards.json; empty if the plug-in itself must be asked."""

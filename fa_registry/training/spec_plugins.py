@@ -35,6 +35,7 @@ class SpecPlugins:
 
     def __init__(self, method: str, architecture: str, dataset: str):
         self._names = {"method": method, "architecture": architecture, "dataset": dataset}
+        self._described: dict[str, Description] = {}
 
     @cached_property
     def method(self) -> Method:
@@ -66,7 +67,9 @@ class SpecPlugins:
 
     def describe(self, owner: str) -> Description:
         """Return the description of a plug-in; `owner` is one of NAMES."""
-        return NAMES[owner].describe(self._names[owner])
+        if owner not in self._described:
+            self._described[owner] = NAMES[owner].describe(self._names[owner], lambda: getattr(self, owner))
+        return self._described[owner]
 
     def resolve(self, options: Mapping[str, Scalar]) -> dict[str, Scalar]:
         """Return the values of all options of the architecture."""

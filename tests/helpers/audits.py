@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -28,3 +28,8 @@ def unpublished() -> Iterator[None]:
         patch.setattr(audit_workflow, "rendered", report_alone)
         patch.setattr(audit_workflow, "log_audit", lambda *arguments: ("", ""))
         yield
+
+
+def publishing(published: bool) -> AbstractContextManager[None]:
+    """Inside, an audit is `unpublished` unless `published` is true."""
+    return nullcontext() if published else unpublished()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -15,8 +13,7 @@ from click.testing import CliRunner
 from fa_registry import jsonio
 from fa_registry.cli import main
 from fa_registry.records import AuditReport, Integrity, RunAudit
-from fa_registry.reporting.files import audit_json
-from fa_registry.workflows import audit as audit_workflow
+from tests.helpers.audits import publishing
 from tests.helpers.stores import copy_store, made_once, working_in
 from tests.security.attacks import Store
 
@@ -100,24 +97,6 @@ def _toml(value: object) -> str:
     if isinstance(value, dict):
         return "{ " + ", ".join(f"{name} = {_toml(item)}" for name, item in value.items()) + " }"
     return json.dumps(value)
-
-
-@contextmanager
-def report_alone(report: AuditReport, out: Path, templates: Path | None) -> Iterator[tuple[Path, list[str]]]:
-    """In place of `rendered`: of an audit's files only audit.json."""
-    out.mkdir(exist_ok=True)
-    audit_json.FILE.write(report, out / audit_json.FILE.name)
-    yield out, [audit_json.FILE.name]
-
-
-@contextmanager
-def publishing(published: bool) -> Iterator[None]:
-    """Inside, an audit that is not `published` measures and judges as always, but writes only its report and logs nothing."""
-    with pytest.MonkeyPatch.context() as patch:
-        if not published:
-            patch.setattr(audit_workflow, "rendered", report_alone)
-            patch.setattr(audit_workflow, "log_audit", lambda *arguments: ("", ""))
-        yield
 
 
 def audited(folder: Path, *arguments: str, published: bool = False) -> tuple[int, AuditReport]:

@@ -586,16 +586,13 @@ def test_no_draw_of_the_null_is_the_feedback_of_a_user_who_seeds_with_a_small_nu
         drawn.append(torch.randn(2, WIDTH, CLASSES, generator=generator))
         return dfa(drawn[-1])(model, x, y)
 
-    with fa_registry.track(
-        model, eval=batch, method="mine", seed=7, credit=dfa(torch.eye(WIDTH, CLASSES).expand(2, -1, -1)), fresh=fresh
-    ) as run:
+    credit = dfa(torch.eye(WIDTH, CLASSES).expand(2, -1, -1))
+    with fa_registry.track(model, eval=batch, method="mine", seed=7, credit=credit, fresh=fresh) as run:
         run.epoch()
     trained = [torch.randn(2, WIDTH, CLASSES, generator=torch.Generator().manual_seed(seed)) for seed in range(1000)]
     assert len(drawn) >= 20 and not any(torch.equal(one, other) for one in drawn for other in trained)
     record = record_of(run)
     assert record.measurements.conventions["gamma_null_draws"] == 20 == len({one.numpy().tobytes() for one in drawn})
-    with fa_registry.track(
-        model, eval=batch, method="mine", seed=8, credit=dfa(torch.eye(WIDTH, CLASSES).expand(2, -1, -1))
-    ) as run:
+    with fa_registry.track(model, eval=batch, method="mine", seed=8, credit=credit) as run:
         run.epoch()
     assert "gamma_null_draws" not in record_of(run).measurements.conventions
