@@ -165,7 +165,7 @@ class Catalog:
             raise
 
     def describe(self, name: str, find: Callable[[], Any] | None = None) -> Description:
-        """Return the description of a plug-in. If cards.json has none, import the plug-in, or ask `find` for it."""
+        """Return the description of a plug-in. If cards.json has none, import the plug-in, or call `find`."""
         with contextlib.suppress(RegistryError, LookupError):  # other fields than those of the card, or no pydantic
             if self._entry(name):
                 return self._decoded(name)
