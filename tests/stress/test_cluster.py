@@ -19,7 +19,7 @@ from fa_registry.cli import main
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
-from fa_registry.workflows import study
+from fa_registry.workflows import training
 from fa_registry.workflows.options import RunSelector
 from fa_registry.workflows.training import training_steps
 from tests.end_to_end.server import mlflow_server
@@ -140,5 +140,5 @@ def test_a_study_on_two_nodes_outlives_three_kills(tmp_path, monkeypatch):
 
 
 if __name__ == "__main__":  # the command line, as the test starts it
-    study.training_steps = importlib.import_module("tests.stress.test_cluster").with_states  # not __main__'s
+    training.training_steps = importlib.import_module("tests.stress.test_cluster").with_states  # not __main__'s
     main()
