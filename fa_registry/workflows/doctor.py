@@ -31,7 +31,7 @@ from fa_registry.workflows.cleanup import KINDS, close, stale_items
 from fa_registry.workflows.coordination import at_work_elsewhere, observe_heartbeats, without_heartbeat
 from fa_registry.workflows.plugin_list import PLUGGED, catalog_of, check_plugin_imports
 from fa_registry.workflows.reports import REPORT, load_report
-from fa_registry.workflows.stores import in_browser, mlflow_page, open_tracker, registry_folder
+from fa_registry.workflows.stores import in_browser, is_missing, mlflow_page, open_tracker, registry_folder
 from fa_registry.workflows.verify import judging_audits
 
 MOST_TAGS = 5  # largest number of listed tags that disagree with an audit
@@ -90,7 +90,7 @@ def _left_behind(store: str, repair: bool, pages: Path, lost_hosts: Sequence[str
     uri, tracker = "", None
     with contextlib.suppress(StoreError):  # the row `store` reports the reason
         uri = resolve_uri(store)
-        tracker = None if _is_missing(store) else open_tracker(store, create=False)
+        tracker = None if is_missing(store) else open_tracker(store, create=False)
     heartbeats = observe_heartbeats(tracker) if tracker and repair else HeartbeatMonitor()
     items = stale_items(tracker, registry_folder(uri), sqlite_path(uri), pages, heartbeats)
     for item in items if repair else ():
@@ -138,7 +138,7 @@ def _database(store: str) -> str | dict[str, Any]:
         path = sqlite_path(resolve_uri(store))
     except StoreError:  # the row `store` reports the reason
         return "not checked: the store cannot be used"
-    if path is None or _is_missing(store):
+    if path is None or is_missing(store):
         return "none yet" if path else "the database is on a server"
     check = "integrity_check" if path.stat().st_size <= SMALL else "quick_check"
     deadline = time.monotonic() + CHECK_SECONDS
@@ -164,7 +164,7 @@ def _files(store: str, repair: bool) -> dict[str, Any]:
     """
     try:
         database = sqlite_path(resolve_uri(store))
-        if database is None or _is_missing(store):
+        if database is None or is_missing(store):
             return {"found": "none yet" if database else f"the store {resolve_uri(store)} keeps the files"}
         files, state = placed(database), "ok"
     except StoreError:
@@ -206,17 +206,8 @@ def _bf16() -> str:
     return f"bf16 matrix products are {gain:.1f} times as fast as fp32 products: {advice}"
 
 
-def _is_missing(store: str) -> bool:
-    """Return whether the store is a sqlite database that does not exist or is empty.
-
-    A check must not create a missing database, because the user may have mistyped the name.
-    """
-    path = sqlite_path(resolve_uri(store))
-    return path is not None and not (path.exists() and path.stat().st_size)
-
-
 def _finished_runs(store: str) -> str:
-    if _is_missing(store):
+    if is_missing(store):
         return f"{resolve_uri(store)}: does not exist yet; the first run creates the store"
     tracker = open_tracker(store, create=False)
     kind = {schema.TAG_KIND: "run"}
@@ -231,7 +222,7 @@ def _finished_runs(store: str) -> str:
 def _verdict_tags(store: str) -> dict[str, Any]:
     """Compare the verdict tags of all runs with the reports of their newest audits."""
     try:
-        tracker = None if _is_missing(store) else open_tracker(store, create=False)
+        tracker = None if is_missing(store) else open_tracker(store, create=False)
     except StoreError:
         return {"ok": True, "state": "ok", "found": "not checked: the store cannot be used"}
     runs = tracker.search({schema.TAG_KIND: "run"}) if tracker else []
@@ -257,7 +248,7 @@ def _verdict_tags(store: str) -> dict[str, Any]:
 def _page(store: str) -> str:
     """Return the address of the MLflow page that compares the newest study's runs."""
     try:
-        tracker = None if _is_missing(store) else open_tracker(store, create=False)
+        tracker = None if is_missing(store) else open_tracker(store, create=False)
     except StoreError:
         return "not checked: the store cannot be used"
     if not tracker:

@@ -6,19 +6,18 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from fa_registry.errors import InvalidFields
 from fa_registry.records import RunSpec, Scalar
 from fa_registry.studies.study import Study
 from fa_registry.tracking.reader import runs_by_spec
-from fa_registry.tracking.store import resolve_uri, sqlite_path
+from fa_registry.tracking.store import resolve_uri
 from fa_registry.training.specs import setting_label
 from fa_registry.workflows.conformance import code_changes
 from fa_registry.workflows.coordination import newest_finished
 from fa_registry.workflows.options import ExecutorOptions, RunSelector, StoreLocation, TrainingOptions
 from fa_registry.workflows.results import TableResult
 from fa_registry.workflows.rule_monitor import MonitoredRules
-from fa_registry.workflows.stores import open_tracker
-from fa_registry.workflows.study import checked_study, default_processes, unusable_settings
+from fa_registry.workflows.stores import is_missing, open_tracker
+from fa_registry.workflows.study import check_settings, checked_study, default_processes
 
 
 @dataclass(frozen=True)
@@ -102,8 +101,8 @@ def plan_study(
     complete_ids, remarks = set(), []
     if not training.force:
         complete_ids, remarks = _complete(study, location.store, monitored_rules, training.keep_trained)
-    if len(complete_ids) < len(study.specs) and (problems := unusable_settings(study)):
-        raise InvalidFields(f"study {selector.study}", problems)
+    if len(complete_ids) < len(study.specs):
+        check_settings(study, selector.study)
     settings = study.settings.items()
     if states := training.keep.keep_states or study.keep_states:
         from fa_registry.workflows.training import kept_text  # late, because it imports torch
@@ -128,10 +127,8 @@ def _complete(
     study: Study, store: str, monitored_rules: MonitoredRules, keep_trained: bool
 ) -> tuple[set[str], list[str]]:
     """Return the identities of the complete runs, and remarks for the user."""
-    uri = resolve_uri(store)
-    path = sqlite_path(uri)
-    if path is not None and not path.exists():
-        return set(), [f"Store {uri} does not exist yet, so no run is complete."]
+    if is_missing(store):
+        return set(), [f"Store {resolve_uri(store)} does not exist yet, so no run is complete."]
     tracker = open_tracker(store, create=False)
     attempts = runs_by_spec(tracker, [spec.identity for spec in study.specs])
     complete_ids, code_differences = set(), {}

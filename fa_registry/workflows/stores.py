@@ -13,7 +13,7 @@ from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.mlflow_views import views_of
 from fa_registry.tracking.run_state import RunState
 from fa_registry.tracking.schema import EXPERIMENT, LAUNCH, TAG_KIND, TAG_STUDY
-from fa_registry.tracking.store import check_writable, command_on, sqlite_path
+from fa_registry.tracking.store import check_writable, command_on, resolve_uri, sqlite_path
 from fa_registry.workflows.cleanup import clear
 
 LOG = logging.getLogger(__name__)
@@ -44,6 +44,15 @@ def open_tracker(store: str = "", experiment: str = "", create: bool = True, wri
     if create or write:
         clear(tracker, registry_folder(tracker.uri))
     return tracker
+
+
+def is_missing(store: str) -> bool:
+    """Return whether the store is a sqlite database that does not exist or is empty.
+
+    A check must not create a missing database, because the user may have mistyped the name.
+    """
+    path = sqlite_path(resolve_uri(store))
+    return path is not None and not (path.exists() and path.stat().st_size)
 
 
 def page_lines(address: str, store: str) -> Iterator[str]:

@@ -50,7 +50,14 @@ from fa_registry.workflows.options import ExecutorOptions, RunSelector, StoreLoc
 from fa_registry.workflows.progress import Progress
 from fa_registry.workflows.results import TableResult
 from fa_registry.workflows.rule_monitor import UNWATCHED, MonitoredRules, checked_watch
-from fa_registry.workflows.stores import in_browser, mlflow_page, mlflow_run_in_progress, open_tracker, page_lines
+from fa_registry.workflows.stores import (
+    in_browser,
+    is_missing,
+    mlflow_page,
+    mlflow_run_in_progress,
+    open_tracker,
+    page_lines,
+)
 
 if TYPE_CHECKING:
     from fa_registry.workflows.training import TrainingJob
@@ -143,14 +150,17 @@ def run_study(
     study, resources, watch = checked_study(selector, training, execution)
     force, lease = training.force, int(training.lease)
     keep = replace(training.keep, keep_states=training.keep.keep_states or study.keep_states)
+    is_new = is_missing(location.store)
+    if is_new:
+        check_settings(study, selector.study)  # first, because a study that cannot be trained must not create a store
     tracker, launcher_run = open_tracker(location.store, location.experiment), "" if joins else mlflow_run_in_progress()
     result, todo, attempts = _already_there(study, tracker, watch, force, training.keep_trained)
     if todo:
         from fa_registry.workflows.data import make_ready  # late, because these modules import torch
         from fa_registry.workflows.training import TrainingJob, kept_text
 
-        if problems := unusable_settings(study):
-            raise InvalidFields(f"study {selector.study}", problems)
+        if not is_new:
+            check_settings(study, selector.study)
         make_ready([find_plugins(spec).dataset for spec in todo], location.root)
     if launcher_run:
         tracker.adopt(launcher_run, f"study {study.name}", _study_tags(study) | sign(0, lease), {})
@@ -330,7 +340,7 @@ def checked_study(
     """Return the study, the resources for training, and the rules to check during training.
 
     In the returned resources, `at_once` is 0 if the number of simultaneous runs depends on the machine or the cluster. If there
-    are no other problems, the caller checks `unusable_settings`, because a complete study needs neither data nor memory.
+    are no other problems, the caller calls `check_settings`, because a complete study needs neither data nor memory.
 
     Raises:
         InvalidFields: lists all invalid arguments.
@@ -359,6 +369,12 @@ def checked_study(
         problems[place:place] = unusable_settings(study) if study else []
         raise InvalidFields(f"study {selector.study}", problems)
     return study, replace(resources, at_once=processes, silence=silence_seconds), watch
+
+
+def check_settings(study: Study, subject: str) -> None:
+    """Raise InvalidFields if data are absent or networks are too large; `subject` is the study as the user named it."""
+    if problems := unusable_settings(study):
+        raise InvalidFields(f"study {subject}", problems)
 
 
 def unusable_settings(study: Study) -> list[str]:

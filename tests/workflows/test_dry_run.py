@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import partial
 from pathlib import Path
 
@@ -45,6 +46,15 @@ def test_a_store_that_is_not_there_is_not_made(workplace):
     plan = dry("digits", store=f"sqlite:///{workplace / 'none.db'}", no_probe=True)
     assert plan.complete == 0 and not (workplace / "none.db").exists()
     assert any("does not exist yet, so no run is complete" in remark for remark in plan.remarks)
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_study_that_cannot_be_trained_makes_no_store(registry, workplace, dry_run):
+    path = workplace / "tiny" / "study.toml"
+    path.write_text(re.sub(r"d_hidden = \d+", "d_hidden = 1000000", path.read_text()))
+    with pytest.raises(InvalidFields, match="GiB of memory; this machine has"):
+        fa_registry.study("tiny", store=f"sqlite:///{workplace / 'none.db'}", device="cpu", dry_run=dry_run)
+    assert not (workplace / "none.db").exists()
 
 
 def test_what_is_complete_is_counted(trained):
