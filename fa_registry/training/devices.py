@@ -1,7 +1,6 @@
 """Device, CPU threads, precision and rounding of a training.
 
-Measuring always uses full float32 and
-float64, regardless of the training's precision.
+Measuring always uses full float32 and float64, regardless of the training's precision.
 """
 
 from __future__ import annotations
@@ -210,5 +209,5 @@ def _results() -> Iterator[Tensor]:
     yield torch.full((16,), 1e-38) * 0.5
 
 
-NAMES = ("CHOICES", "MOST_PROCESSES", "PRECISIONS", "obstacle", "resolve")  # were defined here
+NAMES = ("CHOICES", "MOST_PROCESSES", "PRECISIONS", "obstacle", "resolve")  # older code imports these names from here
 __getattr__ = aliases(__name__, dict.fromkeys(NAMES, "fa_registry.training.device_names"))

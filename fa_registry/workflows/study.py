@@ -372,7 +372,7 @@ def checked_study(
 
 
 def check_settings(study: Study, subject: str) -> None:
-    """Raise InvalidFields if data are absent or networks are too large; `subject` is the study as the user named it."""
+    """Raise InvalidFields, which names the study `subject`, if data are absent or networks are too large."""
     if problems := unusable_settings(study):
         raise InvalidFields(f"study {subject}", problems)
 
