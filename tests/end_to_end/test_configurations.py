@@ -111,9 +111,11 @@ def test_bits_are_demanded_of_the_same_configuration_alone(reports, name):
 
 @pytest.mark.skipif(torch.backends.cpu.get_cpu_capability() == "DEFAULT", reason="no vector instructions to do without")
 def test_the_processes_computed_other_bits(reports):
-    """Otherwise nothing above is shown."""
+    """Otherwise nothing above is shown. Without AVX-512 there is nothing to turn off for AVX2: the default computes the same."""
     prints = {name: run.record.measurements.conventions["fingerprint"] for name, run in first_runs(reports)}
-    assert len(set(prints.values())) == len(CONFIGURATIONS), prints
+    assert prints["default"] != prints["no AVX"] != prints["AVX2"], prints
+    if torch.backends.cpu.get_cpu_capability() == "AVX512":
+        assert prints["default"] != prints["AVX2"], prints
 
 
 def first_runs(reports: dict[str, AuditReport]):

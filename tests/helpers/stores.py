@@ -23,7 +23,11 @@ LEADING = (("runs", "artifact_uri"), ("experiments", "artifact_location"))  # co
 
 
 def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
-    """The folder that `make` filled, for the first worker that asked; tests only read it, or write to a copy."""
+    """The folder that `make` filled, for the first worker that asked; tests only read it, or write to a copy.
+
+    Two fixtures that fill folders of one name would read each other's: an error.
+    """
+    maker = f"{make.__module__}.{make.__qualname__}"
     worker = os.environ.get("PYTEST_XDIST_WORKER")
     folder = (factory.getbasetemp().parent if worker else factory.getbasetemp()) / f"once-{name}"
     whole = folder.with_suffix(".whole")
@@ -32,7 +36,8 @@ def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path],
             shutil.rmtree(folder, ignore_errors=True)  # a half that a test which failed has left
             folder.mkdir()
             make(folder)
-            whole.touch()
+            whole.write_text(maker, encoding="utf-8")
+        assert (found := whole.read_text(encoding="utf-8")) == maker, f"{name!r} was made by {found}, not by {maker}"
     return folder
 
 

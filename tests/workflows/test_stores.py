@@ -77,7 +77,7 @@ def audited(tmp_path_factory, tiny_store) -> Path:
                 )
         database.close()
 
-    return made_once(tmp_path_factory, "audited", audit)
+    return made_once(tmp_path_factory, "audited-elsewhere", audit)
 
 
 def runs(folder: Path) -> dict[str, str]:
