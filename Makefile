@@ -62,7 +62,8 @@ team: $(READY_DEV)
 	$(BIN)/python -m tests.stress.team_run
 
 # What takes long: rooms that train, pages with their pictures, examples of docs.
-SLOW := published_api benchmarks end_to_end methods security studies testing stress tracking training workflows test_golden.py \
+SLOW := published_api benchmarks end_to_end methods own_models security studies tasks testing stress tracking training workflows \
+	test_golden.py compatibility/test_frozen.py lint/test_command.py reporting/test_environment.py \
 	$(addprefix reporting/test_,analyses_pages.py asked_for.py comparison.py figures.py index.py pages.py render.py schemas.py) \
 	analyses/test_sensitivity.py docs/test_code.py reference/test_reference.py statistics/test_coverage.py
 

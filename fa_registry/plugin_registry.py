@@ -11,12 +11,13 @@ the record is a digest of its source, so its author does not have to maintain a 
 
 cards.json describes the built-in plug-ins of the kinds that have cards, so that the options of a run can be checked without the
 import of a plug-in and of torch, which takes seconds. A description counts only if the digest of all Python files in the folder
-of the kind agrees, and only until the plug-in is imported.
+of the kind agrees when a process first asks, and only until the plug-in is imported.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import hashlib
 import importlib
 import importlib.machinery
@@ -44,7 +45,7 @@ SLOW_SECONDS, MOST_SECONDS = 15.0, 120.0
 NOT_MEMBERS = ("base",)
 CARDS = bundled_files.PACKAGE / "cards.json"  # written by `python -m fa_registry.reference --write`
 # Functions of a plug-in that check a run specification, and attributes on which other checks depend.
-CHECKS, TRAITS = ("check", "resolve", "of"), ("end_to_end", "replaces_weights")
+CHECKS, TRAITS = ("check", "resolve", "of"), ("end_to_end", "_replaces_weights")
 IMPORTED: dict[tuple[str, str], str] = {}  # (package, version) → one of its modules that this process has imported
 BLOCK = 1 << 20  # bytes per read
 LEFT_OUT = "__pycache__"  # not part of a package's digest, because Python writes to this folder
@@ -169,7 +170,8 @@ class Catalog:
         with contextlib.suppress(RegistryError, LookupError):  # other fields than those of the card, or no pydantic
             if self._entry(name):
                 return self._decoded(name)
-        return self.description_of(find() if find else self.get(name))
+        own = self.description_of(find() if find else self.get(name))
+        return dataclasses.replace(own, suffices=False)  # an imported plug-in is asked: its object may have own checks
 
     def _entry(self, name: str) -> Mapping[str, Any]:
         """Return the entry of a plug-in in cards.json; empty if the plug-in itself must be asked."""
@@ -177,7 +179,7 @@ class Catalog:
         is_usable = location.is_builtin and location.module not in sys.modules and name not in self._failed
         return self.recorded.get(name, {}) if is_usable else {}
 
-    @cache  # noqa: B019 - a process has one catalog of a kind
+    @cache  # noqa: B019 - a process has few catalogs
     def _decoded(self, name: str) -> Description:
         recorded = self.recorded[name]
         card = jsonio.decode(self._class(self._card), recorded["card"])

@@ -7,4 +7,9 @@ from fa_registry.plugin_registry import Catalog
 __all__ = ["CATALOG", "AdaptedNetwork", "adapt", "unwrapped"]
 
 CATALOG = Catalog("architectures", "architecture", "base:Architecture", card="_card:ArchitectureCard")
-__getattr__ = aliases(__name__, {name: f"{__name__}._adapter" for name in ("AdaptedNetwork", "adapt", "unwrapped")})
+NAMES = {
+    "_adapter": ("AdaptedNetwork", "adapt", "unwrapped"),
+    "base": ("Architecture",),
+    "_card": ("ArchitectureCard",),
+}
+__getattr__ = aliases(__name__, {name: f"{__name__}.{module}" for module, names in NAMES.items() for name in names})

@@ -180,7 +180,7 @@ class Method(abc.ABC):
     end_to_end: bool = False
 
     @property
-    def replaces_weights(self) -> bool:
+    def _replaces_weights(self) -> bool:
         """Whether the backward pass uses other matrices than the weights."""
         return isinstance(self, UsesBackwardWeights)
 

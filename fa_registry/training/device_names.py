@@ -47,7 +47,7 @@ def resolve(name: str) -> str:
 def _is_cpu_build() -> bool:
     """Return whether the installed torch supports no GPU, as a version such as 2.13.0+cpu shows."""
     try:
-        return importlib.metadata.version("torch").endswith("+cpu")
+        return (importlib.metadata.version("torch") or "").endswith("+cpu")  # None if the metadata are damaged
     except importlib.metadata.PackageNotFoundError:  # torch was not installed as a package
         return False
 

@@ -211,7 +211,7 @@ def _check_pairing(values: dict[str, Any], plugins: SpecPlugins) -> list[str]:
             f"architecture_options: with num_blocks=0, no block receives a credit of {values['method']!r}; use control=shallow"
         )
     precision_problem = obstacle(
-        values.get("precision", "fp32"), values.get("device_class", "cpu"), method.traits["replaces_weights"]
+        values.get("precision", "fp32"), values.get("device_class", "cpu"), method.traits["_replaces_weights"]
     )
     problems += [f"precision: {precision_problem}"] if precision_problem else []
     return problems + _check_control(values, method, options.get("num_blocks"))

@@ -41,13 +41,13 @@ def test_another_error_of_the_system_is_a_fault_of_ours_and_shows_itself(monkeyp
 
 def test_the_quick_end_of_a_process_flushes_its_files_and_calls_its_exit_handlers(tmp_path):
     code = (
-        "import atexit, sys\n"
+        "import atexit, gc, sys\n"
         "from fa_registry.cli import main\n"
-        "atexit.register(print, 'handler called')\n"
+        "atexit.register(lambda: print('handler called', gc.get_freeze_count() > 0))\n"
         "kept = [open(sys.argv[1], 'w')]\n"
         "kept[0].write('flushed')\n"
         "main(['list', 'nonsense'])"
     )
     done = subprocess.run([sys.executable, "-c", code, tmp_path / "text"], capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (2, "handler called\n"), done.stderr
+    assert (done.returncode, done.stdout) == (2, "handler called True\n"), done.stderr
     assert (tmp_path / "text").read_text() == "flushed"

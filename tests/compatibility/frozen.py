@@ -166,6 +166,7 @@ def record() -> dict[str, Any]:
         frozen["identities"] = identities()
         for name, arguments in COMMANDS.items():
             result = run(*arguments, "--json")
+            PRINTED.pop(name, None)
             with contextlib.suppress(json.JSONDecodeError):
                 PRINTED[name] = json.loads(result.stdout)
             frozen["commands"][name] = {"exit": result.exit_code, "shape": shape(PRINTED.get(name))}

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+import sys
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from fa_registry.errors import InvalidFields
+from fa_registry.training import device_names
 from fa_registry.training.device_names import resolve
 from fa_registry.training.devices import device_of, gpu_name, on_device, products, runner
 from fa_registry.training.trainer import Trainer
@@ -22,6 +26,25 @@ def cuda(request, monkeypatch):
 
 def test_auto_prefers_cuda(cuda):
     assert resolve("auto") == ("cuda" if cuda else "cpu")
+
+
+@pytest.mark.parametrize(
+    ("version", "asks_torch"), [("2.13.0+cpu", False), ("2.13.0", True), ("2.13.0+cu126", True), (None, True)]
+)
+def test_auto_asks_torch_unless_it_is_a_build_for_the_cpu(version, asks_torch, monkeypatch):
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: version)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    loaded = {name: module for name, module in sys.modules.items() if name != "torch"}
+    monkeypatch.setattr(device_names, "sys", SimpleNamespace(modules=loaded))
+    assert resolve("auto") == ("cuda" if asks_torch else "cpu")
+
+
+def test_auto_asks_a_torch_that_no_package_manager_installed(monkeypatch):
+    def absent(name):
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", absent)
+    assert not device_names._is_cpu_build()
 
 
 def test_cuda_without_a_card_is_an_error(cuda):

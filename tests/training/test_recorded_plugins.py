@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from itertools import product
 from typing import Any
@@ -69,6 +70,22 @@ def test_every_built_in_plugin_has_a_recorded_description_equal_to_its_own(catal
         for option, declared in getattr(own.card, "options", {}).items():  # 1 == 1.0 == True
             default = decoded.card.options[option].default
             assert type(default) is type(declared.default), (name, option)
+
+
+def test_after_its_import_a_plugin_answers_itself(monkeypatch):
+    catalog = Catalog("architectures", "architecture", "base:Architecture", card="_card:ArchitectureCard")
+    plugin = catalog.get("resmlp")
+    monkeypatch.setattr(plugin, "card", dataclasses.replace(plugin.card, version=7))
+    assert catalog.describe("resmlp").card.version == catalog.code("resmlp")["version"] == 7
+    catalog.disable("mlp", "is broken")
+    with pytest.raises(RegistryError, match="is broken"):
+        catalog.describe("mlp")
+
+
+def test_a_check_of_the_object_itself_is_asked(monkeypatch):
+    monkeypatch.setattr(architectures.CATALOG.get("resmlp"), "check", lambda options, shape: ["refused by the object"])
+    with pytest.raises(InvalidFields, match="refused by the object"):
+        parse_spec(BASE)
 
 
 def test_the_recorded_versions_of_diagnostics_are_their_own():

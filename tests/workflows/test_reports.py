@@ -19,6 +19,7 @@ from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.workflows import bundle
 from fa_registry.workflows.reports import audits_of, load_report, numbered
+from tests.helpers.audits import publishing
 from tests.reporting import scenes
 from tests.workflows.conftest import AUDIT_LOGGED
 
@@ -147,9 +148,10 @@ def test_a_run_that_stands_there_twice_is_refused(tmp_path):
         load_report(path)
 
 
-def test_the_same_runs_audited_twice_are_identical(unpublished, trained):
-    for folder in ("a", "b"):
-        assert trained(*AUDIT_LOGGED, "--out", folder).exit_code == 0
+def test_the_same_runs_audited_twice_are_identical(trained):
+    for folder, published in (("a", True), ("b", False)):
+        with publishing(published):
+            assert trained(*AUDIT_LOGGED, "--out", folder).exit_code == 0
     result = trained("diff", "a", "b/audit.json")
     assert result.exit_code == 0 and "identical: 4 runs" in result.output
     assert json.loads(trained("diff", "a", "b", "--json").stdout)["same"]

@@ -20,10 +20,11 @@ from fa_registry.cli import main
 for arguments in json.loads(sys.argv[2]):
     try:
         main(arguments, standalone_mode=False)
-    except SystemExit:  # some commands end with sys.exit
-        pass
+        code = 0
+    except SystemExit as error:  # some commands end with sys.exit
+        code = error.code or 0
     found = [name for name in sys.argv[1].split(",") if name in sys.modules]
-    print(f"imported: {found} by {arguments}", file=sys.stderr)
+    print(f"exit {code}, imported: {found} by {arguments}", file=sys.stderr)
 """
 
 
@@ -31,7 +32,7 @@ def check_imports(spared: tuple[str, ...], *commands: tuple[str, ...]) -> None:
     """Run commands in one new process, and check that none imports torch or one of the libraries `spared`."""
     command = [sys.executable, "-c", CODE, ",".join(("torch", *spared)), json.dumps(commands)]
     done = subprocess.run(command, capture_output=True, text=True)
-    assert done.stderr.count("imported: []") == len(commands), done.stderr
+    assert done.stderr.count("exit 0, imported: []") == len(commands), done.stderr
 
 
 def test_lists_and_a_card_of_built_in_plugins_import_none_of_them():
