@@ -13,6 +13,7 @@ from fa_registry.records import (
     NETWORK_CHECK,
     SHARED_SAMPLES,
     TASK_CHECK,
+    TRAINING_CHECK,
     Check,
     Finding,
     Reading,
@@ -23,7 +24,7 @@ from fa_registry.records.manifest_checks import OWN_LOOP
 
 METHOD, CODE, SEAL, MEASURING = "method", "code", "seal", "measuring"  # each is the code of a rule
 ADOPTED, CONTROLS, DUPLICATE = "adopted", "controls", "duplicate"
-CREDIT, NETWORK, DATA, TASK = "credit rule", "network", "data", "task"
+CREDIT, NETWORK, DATA, TASK, TRAINING = "credit rule", "network", "data", "task", "network training"
 CONFORMANCE = "conformance"  # name of the metric that the rule METHOD judges
 FAILED = "FAILED CONFORMANCE"
 TITLES = {
@@ -38,6 +39,7 @@ TITLES = {
     NETWORK: NETWORK_CHECK,
     DATA: "test samples in the training set",
     TASK: "task",
+    TRAINING: TRAINING_CHECK,
 }
 QUANTITIES = {name: name for name in TITLES} | {METHOD: CONFORMANCE}
 INITIAL, STEPS = "initial weights", "first steps"
@@ -48,6 +50,7 @@ WARNED = {
     MEASURING: (MEASURING, "NOT MEASURED AGAIN", "every metric is recomputed from the recorded weights"),
     CREDIT_CHECK: (CREDIT, "NOT TOLD APART", "at the final weights, the credit differs from that of backpropagation"),
     TASK_CHECK: (TASK, "THIRD-PARTY TASK", "a built-in task computes the losses and the main metric"),
+    TRAINING_CHECK: (TRAINING, "NOT BY CREDITS", "credits alone train the blocks; frozen blocks change nothing else"),
     NETWORK_CHECK: (NETWORK, "LOOKS ANSWERS UP", "each output of the network depends only on its input"),
 }
 MOST_SHARED = 0.01

@@ -17,12 +17,14 @@ from fa_registry.protocol.evidence_rules import control_doubt, not_counted
 from fa_registry.protocol.grouping import is_repetition, one_a_seed
 from fa_registry.protocol.verdict import is_intact
 from fa_registry.records import Reading, RunRecord
+from fa_registry.records.configurations import differing_settings
 from fa_registry.statistics import CONFIDENCE, look_confidence, paired_difference, stated_difference
 
 NO_CONTROL = "no frozen control of the same setting and seed"
 BY_HAND = "stated by the author when the run was adopted, not measured here"
 SEVERAL = "{count} frozen controls of the same setting and seed differ (runs {run_ids}); select one of them with --run"
 NOT_PROVEN = "of a frozen control that is not proven ({doubt})"
+OTHER_START = "the control has other initial weights than the run of the same seed"
 OTHER_SET = (
     "the accuracy {accuracy:.6g} is not a whole number of {samples} test samples, so it was measured on another set"
 )
@@ -92,7 +94,10 @@ class RunWithControl:
         if self.rivals:
             run_ids = " and ".join(record.run_id for record in self.rivals)
             return SEVERAL.format(count=len(self.rivals), run_ids=run_ids)
-        return control_doubt(self.frozen, self.record.integrity.state != "verified") if self.frozen else ""
+        if self.frozen is None:
+            return ""
+        doubt = control_doubt(self.frozen, self.record.integrity.state != "verified")
+        return "; ".join(filter(None, (doubt, OTHER_START if _starts_otherwise(self.frozen, self.record) else "")))
 
     def reference(self, quantity: str) -> ControlReference:
         """Return the better value of two controls: the frozen control and the last-block control.
@@ -228,6 +233,13 @@ class SeedGroup:
                 )
         for seed, run_ids in sorted(superseded_runs.items()):
             yield f"{not_counted(self.counted[seed].record)}; these runs do not count: {', '.join(shortened(run_ids))}"
+
+
+def _starts_otherwise(control: RunRecord, record: RunRecord) -> bool:
+    """Return whether the initial weights of two runs differ, although another processor cannot be the reason."""
+    start, own = (one.provenance.get("initial_weights") for one in (control, record))
+    configurations = (one.measurements.conventions for one in (control, record))
+    return bool(start and own and start != own and not differing_settings(*configurations))
 
 
 def shortened(items: Sequence[object], description: str = "") -> list[str]:

@@ -48,6 +48,7 @@ from fa_registry.records.runs import (
     SCHEMA,
     SHARED_SAMPLES,
     TASK_CHECK,
+    TRAINING_CHECK,
     Check,
     Conformance,
     FigureDifference,

@@ -195,7 +195,7 @@ CheckOutcome = Literal["agrees", "differs", "not possible"]
 CHECK_OUTCOMES = get_args(CheckOutcome)
 # Subjects of checks that become findings.
 CREDIT_CHECK, NETWORK_CHECK = "another rule than backpropagation", "answers of the network"
-TASK_CHECK = "built-in task"
+TASK_CHECK, TRAINING_CHECK = "built-in task", "training of the network"
 # Names of two conventions: the number of classes, and the number of test samples that are also training samples.
 CLASSES = "classes"
 SHARED_SAMPLES = "test_samples_in_train"

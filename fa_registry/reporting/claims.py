@@ -23,6 +23,7 @@ from fa_registry.protocol.evidence_rules import (
     NETWORK,
     SEAL,
     TASK,
+    TRAINING,
     speaks_for_nothing,
 )
 from fa_registry.protocol.last_block import STATE as LAST_BLOCK
@@ -205,6 +206,7 @@ OF_EVIDENCE: Mapping[tuple[str, str], tuple[str, str]] = MappingProxyType(
             "The {symbol} may be claimed only for backpropagation, and not for another credit rule",
         ),
         (NETWORK, "warn"): ("answers looked up", "The {symbol} must not be claimed for a network that {task}"),
+        (TRAINING, "warn"): ("trains otherwise", "The {symbol} must not be claimed for blocks that only credits train"),
         (TASK, "warn"): ("own task", "The {symbol} must not be compared with that of a built-in task"),
         (DATA, "warn"): (
             "test in train",

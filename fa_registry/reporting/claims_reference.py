@@ -24,6 +24,7 @@ KEYS: Mapping[str, str] = MappingProxyType(
         "incomplete": "open",
         "near backpropagation": "not",
         "answers looked up": "not",
+        "trains otherwise": "not",
         "own task": "not",
         "test in train": "not",
         "not sealed": "open",

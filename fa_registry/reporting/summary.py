@@ -47,7 +47,7 @@ ANSWERS = {  # result of `gamma_answer` → text
 # Key of a claim → result; a group has the first result whose claim it has
 RESULTS = {
     **dict.fromkeys(("differs from its seal", "method fails", "other code", "diverged", "failed"), "no claim"),
-    **dict.fromkeys(("near backpropagation", "answers looked up", "test in train"), "no claim"),
+    **dict.fromkeys(("near backpropagation", "answers looked up", "trains otherwise", "test in train"), "no claim"),
     **dict.fromkeys(("not sealed", "adopted"), "no claim"),
     "at chance": "at chance",
     **dict.fromkeys(("undercut", "within limit"), "not above"),

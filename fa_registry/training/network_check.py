@@ -1,4 +1,4 @@
-"""Check that a third-party network computes its outputs from the images.
+"""Check that a third-party network computes its outputs from the images, and trains by its credits.
 
 A network could contain the test set and look up the labels. Such a network could recognise a sample in three ways: by the content
 of the image, by the position in a batch or in the test set, or by earlier inputs. Each probe removes the information that one of
@@ -7,6 +7,7 @@ these ways needs. A classifier needs none of the removed information.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -14,14 +15,17 @@ import torch
 from torch import Tensor
 
 from fa_registry import architectures, tasks
+from fa_registry.architectures.base import Network, noisy
 from fa_registry.diagnostics import eval_mode
 from fa_registry.metrics import ACCURACY
-from fa_registry.records import NETWORK_CHECK, TASK_CHECK, Check, Measurements, Reading
+from fa_registry.records import NETWORK_CHECK, TASK_CHECK, TRAINING_CHECK, Check, Measurements, Reading
 from fa_registry.tasks import NO_CLASSES
 from fa_registry.tasks.classification import accuracy
 from fa_registry.tasks.token_prediction import TEST_BATCH
+from fa_registry.training.credit_check import SAME_CREDIT, Gradients, Trial, copied, gradients_by_credits
 from fa_registry.training.probe_context import stream
 from fa_registry.training.run_setup import RunSetup
+from fa_registry.training.step import backprop_step
 
 SAMPLES = 1_000  # test samples of the probes, drawn with the run's seed; all samples if the test set is smaller
 ALONE = 64  # samples that are also classified one at a time
@@ -33,6 +37,7 @@ ROWS = 512  # sequences with replaced tokens
 # causal_transformer is 0 on the CPU in float32, bfloat16 and float16. A change below SAME is too small to improve a loss.
 SAME = 1e-3
 TOKEN_MARGIN = 0.2  # nats per token by which a test loss may be smaller than a training loss
+SHOWN = 4  # largest number of names in a message
 MARGIN = 0.05  # difference of accuracy; rounding and noise cause far smaller differences, and a lookup far larger ones
 DEVIATIONS = 4.0  # standard deviations of sampling noise that every probe allows
 
@@ -118,6 +123,79 @@ def network_check(setup: RunSetup, measured: Measurements) -> Check | None:
         f"accuracy {probes.whole:.4f} in the test set's order, {probes.shuffled:.4f} in another order, "
         f"{probes.noisy:.4f} with noise, {probes.train:.4f} on training samples, {probes.random:.4f} on random images",
     )
+
+
+def training_check(setup: RunSetup) -> Check | None:
+    """Check that only credits train the blocks of a third-party network, and that freezing changes nothing.
+
+    The result is None for a built-in architecture. The outcome is "not possible" if a probe fails or finds an objection.
+    """
+    if architectures.CATALOG.location(setup.spec.architecture).is_builtin:
+        return None
+    if objection := training_objection(setup):
+        return Check(TRAINING_CHECK, "not possible", objection)
+    return Check(TRAINING_CHECK, "agrees", "no block is trained without credit; frozen blocks change no other gradient")
+
+
+def training_objection(setup: RunSetup) -> str:
+    """Return evidence that the network trains its blocks itself, or differs if they are frozen.
+
+    The text is empty if there is none. Two probes run training steps on the eval batch, in train mode:
+
+    - If all credits are zero, no weight of a block may have a gradient. A weight that the readout shares is left out.
+    - If the blocks are frozen, logits and gradients of the other weights must not change. All modules keep their mode, because
+      a frozen BatchNorm uses other statistics.
+    """
+    images, labels = setup.eval_batch
+    noise = stream(setup, "network_check_training", setup.device)
+    try:
+        if not setup.method.end_to_end:
+            trial = Trial.copy_of(setup, noise)
+            trial = dataclasses.replace(trial, spec=dataclasses.replace(trial.spec, penalty=0.0))
+            credits = [torch.zeros_like(state) for state in setup.network.hidden(images)]
+            if names := _moved_blocks(trial.network, gradients_by_credits(trial, images, labels, credits)):
+                return f"without any credit, these weights of blocks have a gradient: {', '.join(names[:SHOWN])}"
+        free, frozen = (_end_to_end(Trial.copy_of(setup, noise), images, labels, freeze) for freeze in (False, True))
+    except Exception as error:  # a network may fail if it is called otherwise than in training
+        return f"a probe of the network failed: {type(error).__name__}: {error}"
+    changed = [name for name, value in frozen.items() if not _is_near(value, free[name])]
+    return f"with frozen blocks, a training step changes otherwise: {', '.join(changed[:SHOWN])}" if changed else ""
+
+
+def _moved_blocks(network: Network, gradients: Gradients) -> list[str]:
+    """Return the names of the blocks' weights whose gradient is finite and not zero somewhere."""
+    uses: dict[int, set[bool]] = {}
+    for name, weight in network.named_parameters(remove_duplicate=False):
+        uses.setdefault(id(weight), set()).add(name.startswith("blocks."))
+    weights = dict(network.named_parameters())
+    return [
+        name
+        for name, gradient in gradients.items()
+        if gradient is not None and uses[id(weights[name])] == {True} and gradient.nan_to_num(0, 0, 0).any()
+    ]
+
+
+def _end_to_end(trial: Trial, images: Tensor, labels: Tensor, freeze: bool) -> dict[str, Tensor]:
+    """Return the logits of one end-to-end step, and the gradients outside the blocks, which may be frozen."""
+    network = trial.network.train()
+    network.blocks.requires_grad_(not freeze)
+    with torch.random.fork_rng(), noisy(network, copied(trial.noise)):
+        torch.manual_seed(0)
+        backprop_step(network, images, labels, 0.0, task=trial.task)
+        torch.manual_seed(0)
+        with torch.no_grad():
+            logits = network(images)
+    found = {
+        name: weight.grad
+        for name, weight in network.named_parameters()
+        if weight.grad is not None and not name.startswith("blocks.")
+    }
+    return {"the logits": logits, **found}
+
+
+def _is_near(value: Tensor, expected: Tensor) -> bool:
+    """Return whether two results of the same sums are equal except for rounding."""
+    return bool((value - expected).norm() <= SAME_CREDIT * expected.norm()) or not expected.isfinite().all()
 
 
 def _token_check(setup: RunSetup) -> Check:

@@ -48,7 +48,7 @@ from fa_registry.training.code_fingerprint import packages_of
 from fa_registry.training.device_names import MOST_PROCESSES, resolve
 from fa_registry.training.devices import device_of, on_device, pinned_threads, threads_refused
 from fa_registry.training.measuring import NO_FEEDBACK, machine, obstacle, remeasure, without_input_site
-from fa_registry.training.network_check import network_check, task_check
+from fa_registry.training.network_check import network_check, task_check, training_check
 from fa_registry.training.probe_context import FIRST_CREDITED
 from fa_registry.training.replay_from_seed import (
     OFF,
@@ -435,6 +435,7 @@ def _measured(
             optional_checks = (
                 backprop_check(setup, NO_FEEDBACK if is_feedback_missing else ""),
                 network_check(setup, remeasured),
+                training_check(setup),
                 task_check(setup),
             )
             checks += [check for check in optional_checks if check]

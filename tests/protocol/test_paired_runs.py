@@ -10,7 +10,15 @@ from fa_registry.metrics import ACCURACY, TOKEN_LOSS
 from fa_registry.protocol.engine import judge, judge_all
 from fa_registry.protocol.evidence_rules import PROVING, WARNED
 from fa_registry.protocol.grouping import frozen_controls, groups
-from fa_registry.protocol.paired_runs import BY_HAND, NO_CONTROL, SEVERAL, RunWithControl, SeedGroup, shortened
+from fa_registry.protocol.paired_runs import (
+    BY_HAND,
+    NO_CONTROL,
+    OTHER_START,
+    SEVERAL,
+    RunWithControl,
+    SeedGroup,
+    shortened,
+)
 from fa_registry.protocol.rules import load_edition
 from fa_registry.records import NETWORK_CHECK, AuditReport, Check, Conformance, Integrity, Reading, Recipe
 from fa_registry.statistics import paired_difference, t_interval, welch
@@ -179,6 +187,18 @@ def test_a_control_of_which_anything_is_not_proven_gives_no_pass(control, editio
 
 def test_initial_weights_that_another_machine_cannot_redraw_are_proven_by_the_first_steps():
     assert RunWithControl(record(), checked(frozen(), initial_weights="not possible")).doubt == ""
+
+
+@pytest.mark.parametrize(
+    ("start", "processor", "doubt"), [("ab", "A", ""), ("cd", "A", OTHER_START), ("cd", "B", ""), ("", "A", "")]
+)
+def test_a_control_starts_from_the_weights_of_its_run(start, processor, doubt):
+    def started(one, start, processor):
+        measured = dataclasses.replace(one.measurements, conventions={"processor": processor})
+        return dataclasses.replace(one, provenance={"initial_weights": start}, measurements=measured)
+
+    control = started(frozen(), start, processor)
+    assert RunWithControl(started(record(), "ab", "A"), control).doubt == doubt
 
 
 def test_where_the_whole_audit_trusts_logged_metrics_a_trusted_control_is_the_reference():

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import torch
 
-from fa_registry import architectures, datasets
+from fa_registry import architectures, datasets, methods
 from fa_registry.architectures.base import Network
 from fa_registry.datasets.base import Splits, shared_samples, unaugmented
+from fa_registry.errors import InvalidFields
 from fa_registry.protocol.evidence_rules import DATA, NETWORK, evidence
 from fa_registry.records import NETWORK_CHECK, SHARED_SAMPLES, Check, Measurements, Reading
 from fa_registry.tasks.classification import accuracy
-from fa_registry.training.network_check import network_check
+from fa_registry.training.network_check import network_check, training_check, training_objection
 from fa_registry.training.run_setup import RunSetup
 from tests.builders import record
+from tests.helpers.nets import of
 from tests.helpers.plugins import installed_member
-from tests.helpers.tiny_tasks import trained
+from tests.helpers.tiny_tasks import tiny_task, trained
 from tests.security.conftest import judged
 
 SIZES = {"architecture_options": {"d_hidden": 16, "num_blocks": 2, "w2_std": 0.5}}
@@ -191,6 +194,59 @@ def test_a_network_that_refuses_what_is_not_the_test_set_is_no_pass(task):
 
     found = checked(task, answer)
     assert found == Check(NETWORK_CHECK, "not possible", "a probe of the network failed: ValueError: not the test set")
+
+
+# Networks that do not train as their method and their control say.
+
+
+class TrainsItself(torch.nn.Module):
+    """In place of out_ln: sends the head's gradient to a block, beside the cut between the blocks."""
+
+    def __init__(self, inner, network, factor):
+        super().__init__()
+        self.inner, self.network, self.factor = inner, [network], factor
+
+    def forward(self, state):
+        return self.inner(state) + self.factor * self.network[0].blocks[0].w1.weight.sum()
+
+
+class BreaksControl(torch.nn.Module):
+    """In place of the embedding: without its input where the blocks are frozen, and only in training."""
+
+    def __init__(self, inner, network):
+        super().__init__()
+        self.inner, self.network = inner, [network]
+
+    def forward(self, images):
+        state, frozen = self.inner(images), not next(self.network[0].blocks.parameters()).requires_grad
+        return state * 0.0 + 1.0 if frozen and self.training else state
+
+
+@pytest.mark.parametrize("name", architectures.CATALOG.builtin_names())
+def test_no_honest_network_is_accused_of_its_training(name):
+    found = {}
+    for method in methods.CATALOG.builtin_names():
+        with suppress(InvalidFields):  # the method supports no such network
+            setup = tiny_task(**of(name, method=method))
+            found[method] = training_objection(setup)
+    assert "bp" in found and set(found.values()) == {""}, found
+
+
+@pytest.mark.parametrize("factor", [0.0, 0.1])
+def test_a_network_that_trains_its_blocks_without_credit_is_seen(factor, task):
+    setup = dataclasses.replace(task, method=methods.CATALOG.get("dfa"))
+    setup.network.out_ln = TrainsItself(setup.network.out_ln, setup.network, factor)
+    found = training_check(setup)
+    assert found.outcome == ("not possible" if factor else "agrees"), found.detail
+    if factor:
+        assert found.detail == "without any credit, these weights of blocks have a gradient: blocks.0.w1.weight"
+
+
+def test_a_network_that_breaks_its_frozen_control_is_seen(task):
+    task.network.embed = BreaksControl(task.network.embed, task.network)
+    found = training_check(task)
+    assert found.outcome == "not possible" and "with frozen blocks, a training step changes otherwise" in found.detail
+    assert "the logits" in found.detail
 
 
 # What is counted as shared.
