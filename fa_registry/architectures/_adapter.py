@@ -455,6 +455,11 @@ def adapt(
         UsageError: In the first forward pass: if `skip` is wrong, if a site does not run exactly once, or if the model changes the
             stream in place.
     """
+    if odd := [site for site in sites if not isinstance(site, str)]:
+        problem = (
+            f"sites: expected names of the model's modules, such as 'encoder.0', found the type {type(odd[0]).__name__}"
+        )
+        raise InvalidFields("adapt", [problem])
     model, wrappers = unwrapped(model)
     sites, readout = [_inside(name, wrappers) for name in sites], _inside(readout, wrappers)
     names = tuple(sites) or tuple(f"blocks.{index}" for index in range(len(getattr(model, "blocks", ()))))

@@ -236,7 +236,7 @@ class SeedGroup:
 
 
 def _starts_otherwise(control: RunRecord, record: RunRecord) -> bool:
-    """Return whether the initial weights of two runs differ, although another processor cannot be the reason."""
+    """Return whether the initial weights of two runs differ on equal configurations."""
     start, own = (one.provenance.get("initial_weights") for one in (control, record))
     configurations = (one.measurements.conventions for one in (control, record))
     return bool(start and own and start != own and not differing_settings(*configurations))

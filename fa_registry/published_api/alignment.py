@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from fa_registry import jsonio
 from fa_registry.diagnostics import CATALOG
+from fa_registry.errors import InvalidFields
 from fa_registry.records import Measurements, Reading
 from fa_registry.seeding import generators_unchanged
 from fa_registry.training.input_validation import Checks
@@ -117,7 +118,7 @@ def alignment(
         gradient: see `adapt`.
 
     Raises:
-        InvalidFields: lists all wrong arguments.
+        InvalidFields: lists all wrong arguments; or `fresh` failed, with its error.
 
     Source: arXiv 2606.21126, Γ and its null with newly drawn feedback B.
 
@@ -126,15 +127,19 @@ def alignment(
     """
     checks = Checks("alignment")
     network = own_network(checks, model, sites, skip, readout, gradient)
-    x, y = batch if isinstance(batch, (tuple, list)) and len(batch) == 2 else (None, None)
-    checks.batch(network, x, y, ("batch[0]", "batch[1]"), tokens=True)
+    if isinstance(batch, (tuple, list)) and len(batch) == 2:
+        checks.batch(network, *batch, ("batch[0]", "batch[1]"), tokens=True)
+    else:
+        checks.problems.append(f"batch: expected a pair (x, y), found the type {type(batch).__name__}")
     is_valid_count = isinstance(draws, int) and not isinstance(draws, bool) and draws >= 2
     checks.problems += [] if is_valid_count else [f"draws: expected a whole number of at least 2, found {draws!r}"]
     rules = {"credit": credit} | ({} if fresh is None else {"fresh": fresh})
     checks.problems += [f"{name}: expected a function" for name, rule in rules.items() if not callable(rule)]
     checks.finish()
     rule = UserCreditRule("alignment", model, credit, fresh, draws)
-    measurements, reference = measured(network, x, y, rule, [CATALOG.get(name) for name in MEASURED])
+    measurements, reference = measured(network, *batch, rule, [CATALOG.get(name) for name in MEASURED])
+    if fresh and (failure := measurements.failures.get("gamma_null")):
+        raise InvalidFields("alignment", ["fresh: " + failure.splitlines()[-1].strip(" -")])
     return Alignment(_names(network, measurements), measurements, draws if fresh else 0, reference.source)
 
 

@@ -126,7 +126,7 @@ def network_check(setup: RunSetup, measured: Measurements) -> Check | None:
 
 
 def training_check(setup: RunSetup) -> Check | None:
-    """Check that only credits train the blocks of a third-party network, and that freezing changes nothing.
+    """Check that only credits train the blocks of a third-party network, and freezing changes nothing.
 
     The result is None for a built-in architecture. The outcome is "not possible" if a probe fails or finds an objection.
     """

@@ -124,6 +124,25 @@ def test_what_is_no_credit_is_named(credit, text):
         fa_registry.alignment(build(), batch(), credit)
 
 
+@pytest.mark.parametrize(
+    ("fresh", "text"),
+    [
+        (lambda model, x, y: [], "fresh: TypeError: .* takes 3 positional arguments but 4 were given"),
+        (lambda model, x, y, generator: [None], "fresh: credit: expected a list of 4 credits"),
+    ],
+)
+def test_a_fresh_rule_that_fails_is_named(fresh, text):
+    with pytest.raises(InvalidFields, match=text):
+        fa_registry.alignment(build(), batch(), dfa(drawn()), fresh=fresh)
+
+
+def test_a_batch_and_sites_of_another_type_are_named():
+    with pytest.raises(InvalidFields, match=r"batch: expected a pair \(x, y\), found the type Tensor"):
+        fa_registry.alignment(build(), batch()[0], gradients)
+    with pytest.raises(InvalidFields, match="sites: expected names of the model's modules, .* found the type Linear"):
+        fa_registry.adapt(build(), [nn.Linear(2, 2)])
+
+
 def test_everything_that_is_wrong_is_named_at_once():
     with pytest.raises(InvalidFields) as raised:
         fa_registry.alignment(build(), (batch()[0], None), 3, draws=0, fresh="x")
