@@ -18,7 +18,7 @@ import click
 
 from fa_registry.cli import analyse, audit, compare, inspect, maintenance, models, train
 from fa_registry.cli.tables import print_err
-from fa_registry.errors import RegistryError
+from fa_registry.errors import Interrupted, RegistryError
 from fa_registry.output_streams import outlive_readers
 from fa_registry.text_safety import escape_message
 
@@ -114,6 +114,9 @@ class RegistryGroup(click.Group):
         except RegistryError as error:
             print_err(f"fa-registry: {error}")
             sys.exit(error.exit_code)
+        except KeyboardInterrupt:
+            print_err("fa-registry: stopped on request; the same command can be repeated")
+            sys.exit(Interrupted.exit_code)
         except click.UsageError as error:  # click's message contains the user's input
             error.message = escape_message(error.message)
             if type(error) is click.UsageError and error.ctx:  # an argument that the command does not take

@@ -81,8 +81,8 @@ def train(as_json: bool, **arguments: Any) -> None:
 def study(name: str, as_json: bool, dry_run: bool, **arguments: Any) -> None:
     """Train the runs of a study that are not in the store yet.
 
-    NAME is a built-in study, or the path of a study.toml or of its folder. Exit 0: all runs ended as requested, 1: a run failed,
-    130: the study was stopped.
+    NAME is a built-in study (default: digits), or the path of a study.toml or of its folder. Exit 0: all runs ended as requested,
+    1: a run failed, 130: the study was stopped.
     """
     result = api.study(name, dry_run=dry_run, **arguments)
     sys.exit((planned if dry_run else studied)(result, as_json))

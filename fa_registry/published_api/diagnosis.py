@@ -291,8 +291,7 @@ def _applicable(edition: Edition, frozen: float | None) -> tuple[Edition, list[s
     skipped_rules = [rule for rule in edition.rules if rule.reference and rule.without_reference == "skipped"]
     applicable_rules = tuple(rule for rule in edition.rules if rule not in skipped_rules)
     remarks = [
-        f"{rule.code} {rule.title}: the rule was skipped, because no frozen accuracy was given"
-        for rule in skipped_rules
+        f"rule {rule.code} ({rule.title}) was skipped, because no frozen accuracy was given" for rule in skipped_rules
     ]
     return dataclasses.replace(edition, rules=applicable_rules), remarks
 

@@ -39,6 +39,15 @@ def test_another_error_of_the_system_is_a_fault_of_ours_and_shows_itself(monkeyp
     assert isinstance(CliRunner().invoke(main, ["doctor"]).exception, OSError)
 
 
+def test_ctrl_c_anywhere_is_exit_130_without_a_traceback(monkeypatch):
+    def stopped(*given):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fa_registry.workflows.doctor.examine", stopped)
+    result = CliRunner().invoke(main, ["doctor"])
+    assert result.exit_code == 130 and result.stderr.endswith("stopped on request; the same command can be repeated\n")
+
+
 def test_the_quick_end_of_a_process_flushes_its_files_and_calls_its_exit_handlers(tmp_path):
     code = (
         "import atexit, gc, sys\n"

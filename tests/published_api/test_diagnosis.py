@@ -113,7 +113,7 @@ def test_the_verdict_is_that_of_edition_2026_04(gain, accuracies, verdict):
 def test_without_a_frozen_accuracy_its_rule_is_left_out_but_an_accuracy_alone_may_not_be_missing():
     report = fa_registry.diagnose(build(), MIXED)
     assert report.verdict == "trustworthy"
-    assert report.remarks == ("d frozen baseline: the rule was skipped, because no frozen accuracy was given",)
+    assert report.remarks == ("rule d (frozen baseline) was skipped, because no frozen accuracy was given",)
     report = fa_registry.diagnose(build(), MIXED, frozen_baseline_acc=0.5)  # fa: ok FA010 a stated value
     assert report.verdict == "INCOMPLETE" and any("no test accuracy was given" in remark for remark in report.remarks)
 
