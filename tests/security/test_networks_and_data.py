@@ -13,7 +13,7 @@ from fa_registry import architectures, datasets, methods
 from fa_registry.architectures.base import Network
 from fa_registry.datasets.base import Splits, shared_samples, unaugmented
 from fa_registry.errors import InvalidFields
-from fa_registry.protocol.evidence_rules import DATA, NETWORK, evidence
+from fa_registry.protocol.evidence_rules import DATA, NETWORK, TRAINING, evidence
 from fa_registry.records import NETWORK_CHECK, SHARED_SAMPLES, Check, Measurements, Reading
 from fa_registry.tasks.classification import accuracy
 from fa_registry.training.network_check import network_check, training_check, training_objection
@@ -240,6 +240,31 @@ def test_a_network_that_trains_its_blocks_without_credit_is_seen(factor, task):
     assert found.outcome == ("not possible" if factor else "agrees"), found.detail
     if factor:
         assert found.detail == "without any credit, these weights of blocks have a gradient: blocks.0.w1.weight"
+
+
+# A residual MLP whose training ignores the images if its blocks are frozen: only the control is bad.
+BREAKS_CONTROL = """
+import dataclasses
+from fa_registry.architectures.resmlp import ResMLP
+from tests.security.test_networks_and_data import BreaksControl
+
+class Breaks(ResMLP):
+    card = dataclasses.replace(ResMLP.card, name="breaks_control")
+
+    def build(self, options, image_shape, classes, generator):
+        network = super().build(options, image_shape, classes, generator)
+        network.embed = BreaksControl(network.embed, network)
+        return network
+
+PLUGIN = Breaks()
+"""
+
+
+def test_its_audit_gives_no_pass(tmp_path, study):
+    with installed_member(tmp_path / "site", "architectures", "breaks_control", BREAKS_CONTROL):
+        report = study(epochs=2, architectures=["breaks_control"], datasets=["digits"], **BP, **SIZES)
+    for run in judged(report, control="none"):
+        assert outcomes(run, TRAINING) == {"warn"} and "network training not by credits" in run.verdict.label
 
 
 def test_a_network_that_breaks_its_frozen_control_is_seen(task):
