@@ -142,9 +142,10 @@ def training_objection(setup: RunSetup) -> str:
 
     The text is empty if there is none. Two probes run training steps on the eval batch, in train mode:
 
-    - If all credits are zero, no weight of a block may have a gradient. A weight that the readout shares is left out.
-    - If the blocks are frozen, logits and gradients of the other weights must not change. All modules keep their mode, because
-      a frozen BatchNorm uses other statistics.
+    - If all credits are zero, no weight of a block may have a gradient, even if another part shares the weight.
+    - If the blocks are frozen, logits and gradients of the other weights must not change. A weight that a block shares with
+      another part is an objection, because it is frozen too. All modules keep their mode, because a frozen BatchNorm uses
+      other statistics.
     """
     images, labels = setup.eval_batch
     noise = stream(setup, "network_check_training", setup.device)
@@ -152,27 +153,29 @@ def training_objection(setup: RunSetup) -> str:
         if not setup.method.end_to_end:
             trial = Trial.copy_of(setup, noise)
             trial = dataclasses.replace(trial, spec=dataclasses.replace(trial.spec, penalty=0.0))
-            credits = [torch.zeros_like(state) for state in setup.network.hidden(images)]
+            with torch.no_grad():  # a copy, because a BatchNorm in train mode changes its statistics
+                credits = [torch.zeros_like(state) for state in Trial.copy_of(setup, noise).network.hidden(images)]
             if names := _moved_blocks(trial.network, gradients_by_credits(trial, images, labels, credits)):
                 return f"without any credit, these weights of blocks have a gradient: {', '.join(names[:SHOWN])}"
         free, frozen = (_end_to_end(Trial.copy_of(setup, noise), images, labels, freeze) for freeze in (False, True))
     except Exception as error:  # a network may fail if it is called otherwise than in training
         return f"a probe of the network failed: {type(error).__name__}: {error}"
-    changed = [name for name, value in frozen.items() if not _is_near(value, free[name])]
+    changed = [name for name in {**free, **frozen} if not _is_near(frozen.get(name), free.get(name))]
     return f"with frozen blocks, a training step changes otherwise: {', '.join(changed[:SHOWN])}" if changed else ""
 
 
 def _moved_blocks(network: Network, gradients: Gradients) -> list[str]:
     """Return the names of the blocks' weights whose gradient is finite and not zero somewhere."""
+    names = _weights(network, in_blocks=True)
+    return [name for name in names if (found := gradients[name]) is not None and found.nan_to_num(0, 0, 0).any()]
+
+
+def _weights(network: Network, in_blocks: bool) -> list[str]:
+    """Return the names of the weights that a block, or another part, uses; a shared weight is in both."""
     uses: dict[int, set[bool]] = {}
     for name, weight in network.named_parameters(remove_duplicate=False):
         uses.setdefault(id(weight), set()).add(name.startswith("blocks."))
-    weights = dict(network.named_parameters())
-    return [
-        name
-        for name, gradient in gradients.items()
-        if gradient is not None and uses[id(weights[name])] == {True} and gradient.nan_to_num(0, 0, 0).any()
-    ]
+    return [name for name, weight in network.named_parameters() if in_blocks in uses[id(weight)]]
 
 
 def _end_to_end(trial: Trial, images: Tensor, labels: Tensor, freeze: bool) -> dict[str, Tensor]:
@@ -185,16 +188,14 @@ def _end_to_end(trial: Trial, images: Tensor, labels: Tensor, freeze: bool) -> d
         torch.manual_seed(0)
         with torch.no_grad():
             logits = network(images)
-    found = {
-        name: weight.grad
-        for name, weight in network.named_parameters()
-        if weight.grad is not None and not name.startswith("blocks.")
-    }
-    return {"the logits": logits, **found}
+    weights = ((name, network.get_parameter(name)) for name in _weights(network, in_blocks=False))
+    return {"the logits": logits, **{name: weight.grad for name, weight in weights if weight.grad is not None}}
 
 
-def _is_near(value: Tensor, expected: Tensor) -> bool:
-    """Return whether two results of the same sums are equal except for rounding."""
+def _is_near(value: Tensor | None, expected: Tensor | None) -> bool:
+    """Return whether two results of the same sums exist and are equal except for rounding."""
+    if value is None or expected is None:
+        return False
     return bool((value - expected).norm() <= SAME_CREDIT * expected.norm()) or not expected.isfinite().all()
 
 

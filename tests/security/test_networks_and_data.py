@@ -267,6 +267,32 @@ def test_its_audit_gives_no_pass(tmp_path, study):
         assert outcomes(run, TRAINING) == {"warn"} and "network training not by credits" in run.verdict.label
 
 
+class KeepsControl(BreaksControl):
+    """In place of the embedding, which does not learn where the blocks are frozen."""
+
+    def forward(self, images):
+        state, free = self.inner(images), next(self.network[0].blocks.parameters()).requires_grad
+        return state if free else state.detach()
+
+
+def test_a_network_that_stops_learning_in_its_frozen_control_is_seen(task):
+    task.network.embed = KeepsControl(task.network.embed, task.network)
+    found = training_check(task)
+    assert found.outcome == "not possible" and "changes otherwise: embed.inner" in found.detail
+
+
+def test_a_weight_that_a_block_shares_hides_nothing(task):
+    setup = dataclasses.replace(task, method=methods.CATALOG.get("dfa"))
+    setup.network.out_ln = TrainsItself(setup.network.out_ln, setup.network, 0.1)
+    setup.network.out_ln.shared = setup.network.blocks[0].w1
+    assert "without any credit" in training_check(setup).detail
+
+
+def test_an_embedding_that_is_frozen_with_the_blocks_is_seen(task):
+    task.network.blocks[0].shared = task.network.embed
+    assert "changes otherwise: embed." in training_check(task).detail
+
+
 def test_a_network_that_breaks_its_frozen_control_is_seen(task):
     task.network.embed = BreaksControl(task.network.embed, task.network)
     found = training_check(task)
