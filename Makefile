@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 READY_DEV := $(VENV)/.ready-dev
 INSTALL := $(BIN)/python -m pip install --constraint constraints.txt --editable
 
-.PHONY: demo fashion test test-long stress torture team check generated ui bench bench-gpu clean help
+.PHONY: demo fashion test test-long stress team check generated ui bench bench-gpu clean help
 
 help:
 	@echo "make demo   environment, then train, audit and report the digits study (reports/index.html)"
@@ -56,14 +56,12 @@ test-long: $(READY_DEV)
 stress: $(READY_DEV)
 	$(BIN)/python -m tests.stress
 
-torture: stress  # the old name
-
 team: $(READY_DEV)
 	$(BIN)/python -m tests.stress.team_run
 
 # What takes long: rooms that train, pages with their pictures, examples of docs.
 SLOW := published_api benchmarks end_to_end methods own_models security studies tasks testing stress tracking training workflows \
-	test_golden.py compatibility/test_frozen.py lint/test_command.py reporting/test_environment.py \
+	test_golden.py lint/test_command.py reporting/test_environment.py \
 	$(addprefix reporting/test_,analyses_pages.py asked_for.py comparison.py figures.py index.py pages.py render.py schemas.py) \
 	analyses/test_sensitivity.py docs/test_code.py reference/test_reference.py statistics/test_coverage.py
 

@@ -16,10 +16,6 @@ if sys.argv[:1] == ["-m"] and "fa_registry" in sys.orig_argv and not sys.flags.s
 import importlib
 from typing import Any
 
-from fa_registry.deprecated_names import OldModules
-
-sys.meta_path.insert(0, OldModules)  # before the other finders, which would find old submodules in a moved package
-
 __all__ = [
     "AuditReport",
     "EvidenceWarning",

@@ -11,8 +11,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from fa_registry.deprecated_names import aliases
-
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -69,6 +67,3 @@ def gradient_vectors(gradient: Tensor) -> Tensor:
 
 def _axes(state: Tensor) -> tuple[int, ...]:
     return (1,) if state.dim() == 3 else (2, 3)
-
-
-__getattr__ = aliases(__name__)

@@ -9,7 +9,6 @@ import lightning.pytorch as pl
 from torch import nn
 
 from fa_registry.adapters.callback_base import Following
-from fa_registry.deprecated_names import aliases
 
 
 class LightningCallback(pl.Callback):
@@ -51,6 +50,3 @@ class LightningCallback(pl.Callback):
 
     def on_exception(self, trainer: pl.Trainer, module: pl.LightningModule, error: BaseException) -> None:
         self._following.end(error)
-
-
-__getattr__ = aliases(__name__)

@@ -9,7 +9,6 @@ from torch import nn
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from fa_registry.adapters.callback_base import Following
-from fa_registry.deprecated_names import aliases
 
 
 class TransformersCallback(TrainerCallback):
@@ -72,6 +71,3 @@ class TransformersCallback(TrainerCallback):
         if self._following.is_on:
             logged = next((entry for entry in reversed(state.log_history) if self._names[-1] in entry), {})
             self._following.epoch({**logged, **metrics}, *self._names)
-
-
-__getattr__ = aliases(__name__)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from fa_registry.deprecated_names import aliases
 from fa_registry.protocol.rules import Edition
 from fa_registry.records import SCHEMA, AuditReport, EditionReference, Exclusion, Reading
 from fa_registry.records.notebook_repr import NotebookRepr
@@ -210,6 +209,3 @@ class Analyser:
             remarks=remarks,
             excluded=report.excluded,
         )
-
-
-__getattr__ = aliases(__name__)

@@ -10,7 +10,7 @@ import gc
 import logging
 import os
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -70,35 +70,14 @@ GROUPS = {
     "Inspect": ("ui", "list", "watch", "show", "info", "doctor", "forget", "optimize-store"),
     "Share": ("report", "bundle", "import", "promote"),
 }
-# Old names → new names. An old name works for one release and prints one line with the new name.
-OLD_COMMANDS = {"card": "info", "optimize": "optimize-store", "work": "worker"}
-OLD_OPTIONS = {
-    "--data": "--replace-dataset",
-    "--despite": "--override-reason",
-    "--keep-trained": "--accept-old-code",
-    "--lease": "--heartbeat-timeout",
-    "--no-probe": "--no-timing",
-    "--points": "--max-chart-points",
-    "--silence": "--hang-timeout",
-}
 LINE = 66  # largest length of a command's one-line help
-
-
-def _current_option(argument: str, option_names: Collection[str]) -> str:
-    """Return the argument, with an old option name replaced if the command has the new option."""
-    option, equals, value = argument.partition("=")
-    new = OLD_OPTIONS.get(option)
-    if new is None or option in option_names or new not in option_names:
-        return argument
-    print_err(f"fa-registry: {option} is now called {new}")
-    return f"{new}{equals}{value}"
 
 
 class RegistryGroup(click.Group):
     """Group of all commands.
 
     Errors of this package and of the file system are printed as one message, and set the exit code. Other errors are bugs and are
-    printed with a traceback. Old names of commands and options still work; each use prints one line with the new name.
+    printed with a traceback.
     """
 
     def main(self, *arguments: Any, **named: Any) -> Any:
@@ -133,21 +112,6 @@ class RegistryGroup(click.Group):
                 raise
             print_err(f"fa-registry: {refusal}")
             sys.exit(refusal.exit_code)
-
-    def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        """Return the command with this name or this old name."""
-        return super().get_command(context, OLD_COMMANDS.get(name, name))
-
-    def resolve_command(
-        self, context: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command and its arguments, with old names replaced by new names."""
-        if args and args[0] in OLD_COMMANDS:
-            print_err(f"fa-registry: {args[0]} is now called {OLD_COMMANDS[args[0]]}")
-            args = [OLD_COMMANDS[args[0]], *args[1:]]
-        name, command, remaining = super().resolve_command(context, args)
-        option_names = {option for parameter in command.params for option in parameter.opts} if command else set()
-        return name, command, [_current_option(argument, option_names) for argument in remaining]
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands, grouped by task, for `--help`."""

@@ -3,7 +3,7 @@
 Diagnostics contain no thresholds, because the rules of an edition judge the metrics.
 """
 
-from fa_registry.deprecated_names import aliases
+from fa_registry.late_imports import late_imports
 from fa_registry.plugin_registry import Catalog
 
 CATALOG = Catalog("diagnostics", "diagnostic", "base:Diagnostic", card="base:DiagnosticCard")
@@ -13,4 +13,6 @@ NAMES = {  # module → its names that this package exports; imported at their f
     "_reference_check": ("ReferenceCheck",),
     "base": ("Diagnostic", "DiagnosticCard", "Observation"),
 }
-__getattr__ = aliases(__name__, {name: f"{__name__}.{module}" for module, names in NAMES.items() for name in names})
+__getattr__ = late_imports(
+    __name__, {name: f"{__name__}.{module}" for module, names in NAMES.items() for name in names}
+)

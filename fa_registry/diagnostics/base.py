@@ -16,7 +16,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fa_registry.deprecated_names import aliases
 from fa_registry.errors import PluginError
 from fa_registry.metrics import DECLARED, Metric
 from fa_registry.metrics import REFERENCE_BATCH as REFERENCE_BATCH
@@ -308,6 +307,3 @@ def readings(values: Iterable[float]) -> SiteReadings:
 def missing(count: int, reason: str) -> SiteReadings:
     """Return `count` readings without a value, one per site, with the same reason."""
     return tuple(Reading(None, reason) for _ in range(count))
-
-
-__getattr__ = aliases(__name__)

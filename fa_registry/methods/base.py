@@ -28,7 +28,6 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from fa_registry.deprecated_names import aliases
 from fa_registry.errors import PluginError
 from fa_registry.methods._card import ALL_TASKS, EXACT_SITES, GAMMA_REFERENCES, SAMPLE_TASKS, MethodCard
 from fa_registry.records import Scalar
@@ -352,6 +351,3 @@ def check_credits(name: str, credits: Sequence[Tensor], hidden: Sequence[Tensor]
             raise PluginError(
                 f"method {name!r}, site {site}: expected a credit of shape {expected}, found {tuple(credit.shape)}"
             )
-
-
-__getattr__ = aliases(__name__, dict.fromkeys(("CREDIT_SCALES", "REQUIRED"), "fa_registry.methods._card"))

@@ -8,14 +8,12 @@ declarations of its metrics. A report contains the cards, so a page can show met
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, replace
 from types import MappingProxyType
 from typing import Any
 
 from fa_registry import jsonio
-from fa_registry.deprecated_names import aliases
 from fa_registry.metrics.base import (
     AGGREGATES,
     CHOICES,
@@ -187,27 +185,3 @@ def over_seeds(
     declaration of the metric `quantity` decides.
     """
     return mean_over(readings, average or quantity_of(quantity, card_metrics).mean)
-
-
-# Old names of tables, which remain importable for one release.
-OLD_TABLES = {
-    "AUDIT_TABLE": "audit",
-    "COMPARED_SITES": "comparison_sites",
-    "NOTE_TABLE": "note",
-    "PAIRED": "comparison",
-    "RUN_SCALARS": "run_scalars",
-    "TERMINAL_TABLE": "audit_command",
-    "TRAJECTORY": "trajectory",
-    "TRAJECTORY_BY_SITE": "trajectory_sites",
-}
-_renamed = aliases(__name__)
-
-
-def __getattr__(name: str) -> Any:
-    if name not in OLD_TABLES:
-        return _renamed(name)
-    new_name = OLD_TABLES[name]
-    warnings.warn(
-        f"{__name__}.{name} was renamed; use {__name__}.table({new_name!r})", DeprecationWarning, stacklevel=2
-    )
-    return table(new_name)

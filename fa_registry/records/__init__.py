@@ -6,7 +6,6 @@ them. Records contain no NaN: a missing number is a Reading with a reason.
 """
 # ruff: noqa: F401 - the imported names are the names of this package
 
-from fa_registry.deprecated_names import aliases
 from fa_registry.records.audits import (
     EXCLUSION_KINDS,
     OUTCOMES,
@@ -62,5 +61,3 @@ from fa_registry.records.runs import (
     SiteSeries,
     objection_in,
 )
-
-__getattr__ = aliases(__name__)

@@ -15,10 +15,10 @@ PACKAGE = CHECKOUT / "fa_registry"
 LAYERS: tuple[tuple[str, ...], ...] = (
     (
         "bundled_files",
-        "deprecated_names",
         "errors",
         "interrupts",
         "jsonio",
+        "late_imports",
         "option_table",
         "output_streams",
         "parallel",

@@ -13,7 +13,7 @@ from typing import Any
 
 from fa_registry.reporting import render
 from fa_registry.reporting.render import NOT_OURS, overridable
-from fa_registry.reporting.text.environment import GLOBALS, JINJA_FILTERS, SECONDS, TEXT, environment, mode
+from fa_registry.reporting.text.environment import FORBIDDEN_FILTERS, environment, mode
 
 INTRODUCTION = """# Reference: templates
 
@@ -32,9 +32,8 @@ Put a file with the name of a built-in template into a folder, and pass the fold
 folder. These built-in templates can be replaced: {names}.
 
 All printed values are escaped. An unknown name is an error; the message contains the template, the line and the known names. A
-number that no filter has formatted is an error too. User templates run in a sandbox: a template can read only the fields below
-and use only the filters below. A page may take at most {seconds} seconds. All errors of the templates are reported together
-before anything is measured, and no page is written.
+number that no filter has formatted is an error too. User templates run in Jinja2's sandbox, which refuses private attributes.
+All errors of the templates are reported together before anything is measured, and no page is written.
 """
 SECTION = re.compile(r"\n+(?:Attributes|Args):\n((?: +.*\n?|\n)*)")  # of a docstring in Google style
 ENTRY = re.compile(r"(?m)^    `?(\w+(?:, \w+)*)`?: ")
@@ -45,7 +44,7 @@ def templates_reference() -> str:
     """Return the text of docs/reference-templates.md."""
     names = ", ".join(f"`{name}`" for name in overridable())
     parts = [
-        INTRODUCTION.replace("{names}", names).replace("{seconds}", f"{SECONDS:g}"),
+        INTRODUCTION.replace("{names}", names),
         "\n## Variables of each template",
     ]
     by_context: dict[type, list[str]] = {}
@@ -121,7 +120,6 @@ def _filters() -> Iterator[str]:
     pages = {name: environment(name) for name in render.TEMPLATES}
     kinds = {mode(name): page for name, page in pages.items()}
     common = set.intersection(*(set(page.filters) for page in kinds.values()))
-    jinja = JINJA_FILTERS
     yield "| filter | what it returns | templates that can use it |"
     yield "|---|---|---|"
     all_filters = {name: (function, kind) for kind, page in kinds.items() for name, function in page.filters.items()}
@@ -129,8 +127,8 @@ def _filters() -> Iterator[str]:
         if function.__module__.startswith("fa_registry"):
             usage = "everywhere" if name in common else f"`*{kind}`"
             yield f"| `{name}` | {cell(first_line(function))} | {usage} |"
-    yield f"\nFrom Jinja2: {', '.join(f'`{name}`' for name in sorted(jinja))}."
-    yield f"Functions: {', '.join(f'`{name}`' for name in GLOBALS)}. Methods of texts: {_names(TEXT)}."
+    without = ", ".join(f"`{name}`" for name in sorted(FORBIDDEN_FILTERS))
+    yield f"\nAll filters and functions of Jinja2 exist too, except the filters {without}."
 
 
 def type_text(hint: Any) -> str:
@@ -172,7 +170,3 @@ def first_line(function: Callable) -> str:
 
 def cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
-
-
-def _names(names: tuple[str, ...]) -> str:
-    return ", ".join(f"`{name}`" for name in sorted(names))

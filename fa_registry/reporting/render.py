@@ -48,13 +48,11 @@ from fa_registry.reporting.report_index import Sources, without_mismatches
 from fa_registry.reporting.text.environment import (
     SUFFIX,
     TemplateRenderer,
-    bounded_memory,
     environment,
     template_failure,
     variables,
 )
 from fa_registry.reporting.view_models import Link
-from fa_registry.safe_files import UnreadableFile, read_file, resolve_user_path
 
 TABLE = "audit_table.tex"  # can be included in a paper
 FORMS = "forms"  # the folder of the forms
@@ -63,7 +61,6 @@ COMPARISON = "compare.html"
 UNLINKED = "<!-- fa:compare -->"
 LINKED = '<li><a href="compare.html">compare.html</a>: methods or runs side by side</li>'
 NOT_OURS = ("note.md.j2", "audit_note.md.j2")  # for all users of the store: always built-in templates
-LARGEST_TEMPLATE = 2**20  # bytes; the largest built-in template has 20 kB
 OWN_TEMPLATES = ", user templates"  # suffix of the text that `renderer` returns
 UNCALCULABLE = (ValueError, ArithmeticError, RuntimeError)
 DRAWN_WITH = ("jinja2", "matplotlib", "numpy", "scipy")  # libraries whose version affects the bytes of a page
@@ -279,21 +276,14 @@ def check_templates(folder: Path | None) -> None:
 def template_problems(folder: Path) -> list[str]:
     """Return all problems of the user's templates in a folder.
 
-    Problems are syntax errors, unknown names, unknown filters, unused files, and links that lead out of the folder.
+    Problems are syntax errors, unknown names, unknown filters and unused files.
     """
     if not folder.is_dir():
         return [f"templates: expected a folder with {SUFFIX} files, found no folder {folder}"]
     paths = sorted(folder.rglob(f"*{SUFFIX}"))
-    inside = [path for path in paths if resolve_user_path(path).is_relative_to(resolve_user_path(folder))]
-    problems = [
-        f"{path.name}: this file is a link that leads out of the folder; copy the file into the folder"
-        for path in paths
-        if path not in inside
-    ]
     includes: dict[str, set[str]] = {}
-    for path in inside:
-        problems += _problems(path, folder, includes)
-    names = [path.relative_to(folder).as_posix() for path in inside]
+    problems = [problem for path in paths for problem in _problems(path, folder, includes)]
+    names = [path.relative_to(folder).as_posix() for path in paths]
     used_names = _included_templates(overridable(), includes)
     for name in (name for name in names if name not in used_names):
         reason = f"no page uses it and no template includes it; {unknown_name_text('template', name, overridable())}"
@@ -345,16 +335,12 @@ def _problems(path: Path, folder: Path, includes: dict[str, set[str]]) -> Iterat
     name = path.relative_to(folder).as_posix()
     env = environment(name, folder)
     try:
-        with bounded_memory():  # Jinja2 evaluates some constants while it compiles
-            source = read_file(resolve_user_path(path), LARGEST_TEMPLATE).decode("utf-8")
-            tree = env.parse(source, name)
-            unknown = [node for node in tree.find_all(nodes.Filter) if node.name not in env.filters]
-            if not unknown:
-                env.compile(source, name)
-    except UnreadableFile as error:
-        yield f"{name}: {error.reason}"
-        return
-    except (TemplateError, UnicodeDecodeError, RecursionError, SyntaxError, ValueError, MemoryError) as error:
+        source = path.read_text(encoding="utf-8")
+        tree = env.parse(source, name)
+        unknown = [node for node in tree.find_all(nodes.Filter) if node.name not in env.filters]
+        if not unknown:
+            env.compile(source, name)
+    except (TemplateError, OSError, UnicodeDecodeError, RecursionError, SyntaxError, ValueError) as error:
         yield str(template_failure(name, error))
         return
     for node in unknown:

@@ -11,12 +11,8 @@ lower sites, `block_jacobian_gives_bp` and `output_jacobian_gives_bp` use a line
 feedback with which the rule equals backpropagation. These two properties therefore test sign, order and transposition.
 """
 
-from fa_registry.deprecated_names import aliases
 from fa_registry.testing.outcomes import PropertyResult
 from fa_registry.testing.small_networks import NetworkCase
 from fa_registry.testing.suite import assert_method, check_method
 
 __all__ = ["NetworkCase", "PropertyResult", "assert_method", "check_method"]
-
-
-__getattr__ = aliases(__name__)

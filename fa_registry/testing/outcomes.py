@@ -8,8 +8,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fa_registry.deprecated_names import aliases
-
 OUTCOMES = ("pass", "fail", "not_applicable")
 
 
@@ -77,6 +75,3 @@ def cosine(left: Sequence[Tensor], right: Sequence[Tensor]) -> float:
     """
     first, second = (torch.cat([tensor.flatten() for tensor in tensors]).double() for tensors in (left, right))
     return (first @ second / (first.norm() * second.norm())).item()
-
-
-__getattr__ = aliases(__name__)

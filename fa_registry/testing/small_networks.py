@@ -15,7 +15,6 @@ from torch import Tensor, nn
 
 from fa_registry import architectures
 from fa_registry.architectures.base import TOKENS, Architecture, Network, identity
-from fa_registry.deprecated_names import aliases
 from fa_registry.diagnostics import eval_mode
 from fa_registry.methods.base import CreditInputs, Method, NetworkShape, check_credits
 from fa_registry.records import Recipe, Scalar
@@ -298,6 +297,3 @@ def _layer(features_in: int, features_out: int, stream: torch.Generator) -> nn.L
         layer.weight.normal_(0.0, features_in**-0.5, generator=stream)
         layer.bias.normal_(0.0, 0.1, generator=stream)
     return layer
-
-
-__getattr__ = aliases(__name__)

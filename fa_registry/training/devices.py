@@ -15,7 +15,6 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from fa_registry.deprecated_names import aliases
 from fa_registry.parallel import usable_cores
 from fa_registry.records import Scalar
 from fa_registry.training.device_names import ONE_OF_SEVERAL
@@ -207,7 +206,3 @@ def _results() -> Iterator[Tensor]:
     image, kernel = torch.randn(4, 8, 8, 8, generator=generator), torch.randn(8, 8, 3, 3, generator=generator)
     yield torch.nn.functional.conv2d(image, kernel, padding=1)
     yield torch.full((16,), 1e-38) * 0.5
-
-
-NAMES = ("CHOICES", "MOST_PROCESSES", "PRECISIONS", "obstacle", "resolve")  # older code imports these names from here
-__getattr__ = aliases(__name__, dict.fromkeys(NAMES, "fa_registry.training.device_names"))

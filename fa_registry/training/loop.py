@@ -6,7 +6,6 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
-from fa_registry.deprecated_names import aliases
 from fa_registry.errors import Interrupted
 from fa_registry.records import Measurements, RunSpec, objection_in
 from fa_registry.training.measuring import check_first_credits, measure, with_final
@@ -131,6 +130,3 @@ def has_diverged(measurements: Measurements) -> bool:
         reading.not_finite
         for reading in (*watched, *measurements.sites.get("h_norm", ()), *measurements.sites.get("g_norm", ()))
     )
-
-
-__getattr__ = aliases(__name__)

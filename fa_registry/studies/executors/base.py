@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from fa_registry.deprecated_names import aliases
 from fa_registry.errors import Interrupted, RegistryError
 from fa_registry.option_table import option
 
@@ -195,6 +194,3 @@ def ended(index: int, ending: Callable[[], Any]) -> JobEvent:
     except SystemExit as system_exit:  # sys.exit() in a method would otherwise silently end all jobs
         text = f"the code of the job called sys.exit({system_exit.code!r}), which would end the process"
         return JobEvent(index, "failed", f"{traceback.format_exc()}{text}")
-
-
-__getattr__ = aliases(__name__)
