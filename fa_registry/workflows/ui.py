@@ -33,12 +33,7 @@ HOST, PORT = "127.0.0.1", int(UI.rpartition(":")[2])
 START = 180  # seconds in which the server must answer; on a busy machine it takes half a minute
 EMPTY = f"#/experiments{MACHINE_LEARNING}"  # page of a store without runs
 PATIENCE = 10  # seconds that the server has to end its open requests
-TAKEN = "address already in use"  # message of the server
 POLL = 0.2  # seconds between two checks of the server
-
-
-class PortTaken(RegistryError):
-    """Error for a server that cannot use its port, because another program uses it."""
 
 
 @contextmanager
@@ -70,12 +65,7 @@ def served_pages(store: str, study: str = "", port: int = 0) -> Iterator[tuple[s
         yield f"{tracker.uri.rstrip('/')}/{page}", None
         return
     with tempfile.TemporaryFile() as log:
-        try:
-            address, server = _ready_server(tracker, port, log)
-        except PortTaken:
-            if port:
-                raise
-            address, server = _ready_server(tracker, port, log)
+        address, server = _ready_server(tracker, port, log)
         try:
             yield f"{address}/{page}", server
         finally:
@@ -106,10 +96,7 @@ def _usable_port(port: int) -> int:
 
 
 def _ready_server(tracker: MlflowTracker, port: int, log: BinaryIO) -> tuple[str, subprocess.Popen]:
-    """Start a server, wait until it answers, and return its address and process.
-
-    If another program takes the port between the check of the port and the start of the server, PortTaken is raised.
-    """
+    """Start a server, wait until it answers, and return its address and process."""
     address = f"http://{HOST}:{_usable_port(port)}"
     server = _start_server(tracker, address, log)
     try:
@@ -154,5 +141,4 @@ def _wait_until_ready(address: str, server: subprocess.Popen, log: BinaryIO) -> 
             return
         time.sleep(POLL)
     last_lines = without_password("\n".join(text.splitlines()[-5:]))
-    error = PortTaken if TAKEN in text.lower() else RegistryError
-    raise error(f"MLflow's server did not start at {address}. The last messages of the server:\n{last_lines}")
+    raise RegistryError(f"MLflow's server did not start at {address}. The last messages of the server:\n{last_lines}")
