@@ -21,9 +21,9 @@ from fa_registry.tasks._user_loss import CROSS_ENTROPY, Loss, loss_name, user_ta
 from fa_registry.training.input_validation import Checks
 from fa_registry.training.user_model import CreditRule, FreshRule, UserCreditRule, measured, own_network
 
-MEASURED = ("h_norm", "gain", "g_norm", "fidelity", "gamma", "gamma_null", "norm_ratio", "aggregates")
+MEASURED = ("h_norm", "gain", "g_norm", "fidelity", "gamma", "gamma_flat", "gamma_null", "norm_ratio", "aggregates")
 # of the table that str() returns
-COLUMNS = ("h_norm", "g_norm", "fidelity", "gamma", "gamma_null_mean", "gamma_null_p", "reference_check")
+COLUMNS = ("h_norm", "g_norm", "fidelity", "gamma", "gamma_flat", "gamma_null_mean", "gamma_null_p", "reference_check")
 
 
 @dataclass(frozen=True, repr=False)

@@ -308,9 +308,7 @@ def _applicable(edition: Edition, frozen: float | None) -> tuple[Edition, list[s
     return dataclasses.replace(edition, rules=applicable_rules), remarks
 
 
-def _stability(
-    network: nn.Module, batches: Sequence[Batch], first: Observation, layer: int, loss: Loss
-) -> Reading:
+def _stability(network: nn.Module, batches: Sequence[Batch], first: Observation, layer: int, loss: Loss) -> Reading:
     if len(batches) < 2:
         return Reading(None, "the stability across batches needs at least 2 batches, found 1")
     observations = (

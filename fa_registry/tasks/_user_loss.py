@@ -68,9 +68,7 @@ def _nll(outputs: Tensor, targets: Tensor) -> Tensor:
         counted = torch.where(targets > 0, outputs, 0.0 if is_log else 1.0)
         return -(targets * (counted if is_log else counted.log())).sum(dim=1)
     logs = outputs if is_log else outputs.log()
-    losses = nn.functional.nll_loss(
-        logs.flatten(0, -2), targets.flatten(), reduction="none", ignore_index=IGNORED
-    )
+    losses = nn.functional.nll_loss(logs.flatten(0, -2), targets.flatten(), reduction="none", ignore_index=IGNORED)
     return losses.view(len(targets), -1).sum(dim=1)
 
 
@@ -231,16 +229,12 @@ class UserLoss(Task):
         return ""
 
     def _target_misfit(self, outputs: Tensor, targets: Tensor) -> str:
-        if self.by_position:
-            is_known = self._name in OF_CLASSES
-            expected = f"loss {' or '.join(OF_CLASSES)}, or a function, for one token per position"
-            return "" if is_known else f"expected {expected}, found loss {self._name!r}"
         shape = tuple(outputs.shape)
         found_text = f"found {targets.dtype} of shape {tuple(targets.shape)}"
-        if _are_classes(outputs, targets):
-            lowest, highest = targets.min().item(), targets.max().item()
-            expected = f"labels 0..{shape[1] - 1}, one for each output of the model"
-            return "" if lowest >= 0 and highest < shape[1] else f"expected {expected}, found {lowest} to {highest}"
+        if _are_classes(outputs, targets) or (self.by_position and targets.shape == shape[:-1]):
+            lowest, highest = (targets[targets != IGNORED] if self.by_position else targets).aminmax()
+            expected = f"labels 0..{shape[-1] - 1}, one for each output of the model"
+            return "" if lowest >= 0 and highest < shape[-1] else f"expected {expected}, found {lowest} to {highest}"
         is_column = self._name not in OF_CLASSES and targets.shape == shape[:1] and outputs.numel() == len(outputs)
         if targets.shape != shape and not is_column:
             return f"expected int64 class numbers (N,), or one value per output, {shape}, {found_text}"

@@ -68,7 +68,9 @@ class OutputRange(TorchDispatchMode):
         if name in SAME_RANGE:
             return self._of_operand(args[0])
         if name == "exp":
-            return tuple(math.exp(min(limit, 700.0)) if limit < math.inf else math.inf for limit in self._of_operand(args[0]))
+            return tuple(
+                math.exp(min(limit, 700.0)) if limit < math.inf else math.inf for limit in self._of_operand(args[0])
+            )
         if name in ("clamp", "clip", "hardtanh"):
             return self._clamped(name, args, options)
         if name in ("cat", "stack"):
