@@ -32,11 +32,10 @@ class GammaFlat(Diagnostic):
     def measure(self, observation: Observation) -> Measured:
         """Compute the mean over samples of the cosine of flattened maps, in float64 and without clamping.
 
-        The metric is absent if no state is a map. A credit (N, D) is spread as c/P over the P positions of the map.
+        The metric is N/A at a site whose state is not a map. A credit (N, D) is spread as c/P over the P positions of the map.
         """
-        if not any(gradient.dim() == 4 for gradient in observation.full_gradients):
-            return Measured()
-        if reason := no_gamma(observation) or observation.no_full_gradients:
+        has_maps = any(gradient.dim() == 4 for gradient in observation.full_gradients)
+        if reason := no_gamma(observation) or (observation.no_full_gradients if has_maps else NO_MAP):
             return Measured(sites={NAME: missing(observation.sites, reason)})
         rows = (_site(observation, site, refusal) for site, refusal in enumerate(gamma_refusals(observation)))
         return Measured(sites={NAME: tuple(rows)})

@@ -141,6 +141,7 @@ DECLARED: Known = MappingProxyType(
                 "Γ map",
                 "cosine of credit and gradient as flattened maps, mean over samples; the row Γ compares their sums over positions",
                 "cos",
+                valued=True,
                 where="site",
             ),
             Metric(

@@ -23,7 +23,8 @@ from fa_registry.training.user_model import CreditRule, FreshRule, UserCreditRul
 
 MEASURED = ("h_norm", "gain", "g_norm", "fidelity", "gamma", "gamma_flat", "gamma_null", "norm_ratio", "aggregates")
 # of the table that str() returns
-COLUMNS = ("h_norm", "g_norm", "fidelity", "gamma", "gamma_flat", "gamma_null_mean", "gamma_null_p", "reference_check")
+OF_MAPS = "gamma_flat"  # shown only if a state is a map
+COLUMNS = ("h_norm", "g_norm", "fidelity", "gamma", OF_MAPS, "gamma_null_mean", "gamma_null_p", "reference_check")
 
 
 @dataclass(frozen=True, repr=False)
@@ -76,6 +77,8 @@ class Alignment:
         """Return a table with one line per site, the aggregates, and the reasons for N/A."""
         width = max(map(len, self.sites))
         columns = [name for name in COLUMNS if name in self.measured.sites]
+        if not any(reading.value is not None for reading in self.measured.sites.get(OF_MAPS, ())):
+            columns = [name for name in columns if name != OF_MAPS]
         lines = [f"{'site':<{width}}" + "".join(f"{name:>17}" for name in columns)]
         for site, name in enumerate(self.sites):
             row = (self.measured.sites[column][site] for column in columns)

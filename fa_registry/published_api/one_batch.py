@@ -102,7 +102,7 @@ def _withdrawn(reading: Reading, objection: str) -> Reading:
 
 
 def accuracy_of(network: nn.Module, x: Tensor, y: Tensor) -> float | None:
-    """Return the fraction of a batch that the network classifies correctly in eval mode, or None without classes."""
+    """Return the accuracy of the network on a batch in eval mode, or None without classes."""
     classes = class_numbers(y)
     with torch.no_grad(), eval_mode(network):
         outputs = network(x.clone())  # a copy, because a model may write into its input

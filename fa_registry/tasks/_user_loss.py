@@ -200,7 +200,7 @@ class UserLoss(Task):
         return self.target_rows(outputs, targets)
 
     def misfits(self, outputs: Tensor, targets: Tensor) -> tuple[str, str]:
-        """Return why the outputs do not fit the loss, and why the targets do not fit outputs and loss; empty if they fit."""
+        """Return why the outputs, and why the targets, do not fit the loss; empty strings if they fit."""
         if self._name == FUNCTION:
             return self._failure(outputs, targets), ""
         return self._output_misfit(outputs), self._target_misfit(outputs, targets)

@@ -109,7 +109,9 @@ class Checks:
                 self.problems.append(f"{name}: expected True or False, found {value!r}")
 
     def loss(self, network: nn.Module | None, loss: Any) -> Loss:
-        """Return the loss of a call: the argument `loss`, or the loss that `adapt` received; add a wrong one to the problems.
+        """Return the loss of a call: the argument `loss`, or the loss that `adapt` received.
+
+        A wrong loss is added to the problems.
 
         Args:
             network: the network, or None if it is invalid.
@@ -257,7 +259,10 @@ class Checks:
     def _outputs_of_loss(
         self, network: nn.Module, x: Tensor, y: Tensor, names: tuple[str, str], task: UserLoss
     ) -> int | None:
-        """Return the number of outputs of a sample or position, or None if outputs or targets do not fit the loss."""
+        """Return the number of outputs of a sample or position, or None if it is unknown.
+
+        Outputs and targets that do not fit the loss are added to the problems.
+        """
         problem_count = len(self.problems)
         outputs = self._outputs(network, x, names[0], OutputRange())
         if len(self.problems) > problem_count:

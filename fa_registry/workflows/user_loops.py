@@ -88,7 +88,11 @@ def _unverifiable(record: RunRecord, reason: str) -> RunRecord:
 
 
 def _measured_again(tracker: Tracker, record: RunRecord, story: Any) -> tuple[Measurements, str, bool]:
-    """Return the recomputed metrics, the objection to the reference gradient, and whether the run's loss is known."""
+    """Recompute the metrics of a run.
+
+    Returns:
+        The metrics, the objection to the reference gradient, and whether the run's loss is known.
+    """
     files = {name: tracker.artifact(record.run_id, name) for name in (schema.FINAL, EVALUATION)}
     if missing := [name for name, path in files.items() if path is None or name not in record.digests]:
         raise IntegrityError(

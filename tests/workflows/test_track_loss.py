@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,8 @@ from fa_registry.tasks._user_loss import FUNCTION
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.reader import read_record
 from fa_registry.workflows import user_loops
+from fa_registry.workflows.options import RemeasureOptions
+from fa_registry.workflows.remeasure import remeasure_run
 from tests.workflows.conftest import call
 
 SITES = ["0", "2"]
@@ -49,8 +50,10 @@ def tracked(loss, factory="build"):
 
 
 def integrity(record, factory="build"):
-    found = call("verify", "--json", "--run", record.run_id, "--factory", f"{__name__}:{factory}").stdout
-    return json.loads(found)[0]["integrity"]
+    """The result in this process, so that a test can see what is compared."""
+    tracker = MlflowTracker()
+    options = RemeasureOptions(factories=(f"{__name__}:{factory}",))
+    return remeasure_run(tracker, tracker.get(record.run_id), options)[0].integrity
 
 
 @pytest.fixture
@@ -73,7 +76,7 @@ def test_a_named_loss_is_recorded_shown_and_recomputed(loss, measured_each_time,
     assert record.measurements.conventions["loss"] == record.provenance["own_loop"]["loss"] == loss
     assert "loss_function" not in record.provenance["own_loop"]
     found = integrity(record)
-    assert found["state"] == "verified", found
+    assert found.state == "verified", found
     assert set(OF_GRADIENT) <= set(compared)
     assert call("audit", "--run", record.run_id, "--exit-zero").exit_code == 0
     forms = [path.read_text() for path in Path("reports").rglob("*.html")]
@@ -84,24 +87,25 @@ def test_the_gradient_of_another_loss_is_a_mismatch(measured_each_time, workplac
     record = tracked("bce")
     monkeypatch.setattr(user_loops, "_loss", lambda record, given: ("mse", True))
     found = integrity(record)
-    assert found["state"] == "mismatch" and "g_norm" in {one["quantity"] for one in found["differences"]}
+    assert found.state == "mismatch" and "g_norm" in {one.quantity for one in found.differences}
 
 
 def test_a_function_is_recomputed_only_if_the_factory_returns_it(measured_each_time, workplace, compared):
     record = tracked(quartic)
     assert record.measurements.conventions["loss"] == record.provenance["own_loop"]["loss"] == FUNCTION
     assert record.provenance["own_loop"]["loss_function"] == "quartic"
-    assert integrity(record)["state"] == "verified"
+    assert integrity(record).state == "verified"
     assert "h_norm" in compared and not set(OF_GRADIENT) & set(compared)
     compared.clear()
     record = tracked(quartic, "build_with_loss")
-    assert integrity(record, "build_with_loss")["state"] == "verified"
+    assert integrity(record, "build_with_loss").state == "verified"
     assert set(OF_GRADIENT) <= set(compared)
 
 
 def test_a_factory_with_another_function_is_a_mismatch(measured_each_time, workplace):
     record = tracked(quartic, "build_with_another_loss")
-    assert integrity(record, "build_with_another_loss")["state"] == "mismatch"
+    found = integrity(record, "build_with_another_loss")
+    assert found.state == "mismatch" and "g_norm" in {one.quantity for one in found.differences}
 
 
 def test_without_a_loss_the_cross_entropy_is_recorded(workplace):

@@ -90,7 +90,7 @@ def gamma_table(runs: Sequence[RunAudit], exact: Sequence[int], informative: boo
     sites = [site for site in range(sites_of(runs)) if (site not in exact) == informative]
     rows = tuple(Row(str(site), tuple(_cell(run, "gamma", "cos", site) for run in runs)) for site in sites)
     notes = _notes((name, row.cells[index]) for index, (name, _) in enumerate(columns) for row in rows)
-    has_maps = any(site_row(run.record, "gamma_flat") for run in runs)
+    has_maps = any(reading.value is not None for run in runs for reading in site_row(run.record, "gamma_flat"))
     notes += (OF_MAPS,) if has_maps and rows else ()
     title_suffix = "" if informative else ", exact by construction"
     return Table(f"{symbol_of('gamma')} per site and seed{title_suffix}", columns, rows, notes)
