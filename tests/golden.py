@@ -34,6 +34,7 @@ TASKS = (  # one after another until every diagnostic has had something to measu
     {"method": "dfa"},
     {"method": "credit_bridge"},
     {"method": "dfa", "architecture": "linear_lq", "dataset": "lq", "architecture_options": {}},
+    {"method": "dfa", "architecture": "small_cnn", "architecture_options": {"width": 2, "num_blocks": 3}},
 )
 
 Numbers = dict[str, list[float]]  # what → scale, then numbers that are compared relative to it

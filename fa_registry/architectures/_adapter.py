@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from fa_registry.errors import InvalidFields, UsageError
+from fa_registry.tasks._user_loss import Loss, loss_problem
 
 SKIPS = ("outside", "inside", "none")
 GRADIENTS = ("backward", "forward")  # the sources of the reference gradient, see adapt
@@ -52,6 +53,7 @@ class AdaptedNetwork(nn.Module):
         readout: Path of the module that receives h_L, or an empty string.
         reads: Functions that convert inputs and outputs.
         gradient: Source of the reference gradient, "backward" or "forward".
+        loss: Loss of the model, as for `adapt`; an empty string if none was named.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class AdaptedNetwork(nn.Module):
         readout: str,
         reads: ModelIO | None = None,
         gradient: str = "backward",
+        loss: Loss = "",
     ):
         super().__init__()
         self.model = model
@@ -71,6 +74,7 @@ class AdaptedNetwork(nn.Module):
         self.readout = readout
         self.reads = reads or ModelIO()
         self.gradient = gradient
+        self.loss = loss
 
     def __repr__(self) -> str:
         """Return one line; the repr of `model` lists the modules."""
@@ -428,6 +432,7 @@ def adapt(
     state: Callable[[Any], Tensor] | None = None,
     *,
     gradient: str = "backward",
+    loss: Loss = "",
 ) -> AdaptedNetwork:
     """Return the model as a network that can be observed at the modules in `sites`.
 
@@ -449,6 +454,12 @@ def adapt(
         gradient: "backward" computes the reference gradient with the backward pass of the model, and checks it against finite
             differences of the loss. "forward" uses only the forward pass. Choose "forward" if layers have a custom backward pass
             or if the model detaches states.
+        loss: Loss that trains the model: "cross_entropy" (of logits), "nll", "bce", "bce_with_logits", "mse", or a function
+            (outputs, targets) that returns one loss per sample, (N,). The named losses are torch's with reduction="none",
+            summed over the outputs of each sample: no mean over outputs, and no ½ for "mse". "nll" is −log of the target's
+            probability, for outputs that are probabilities or log-probabilities. Targets are class numbers (N,), which mean
+            one-hot rows of 0 and 1 for "bce" and "mse", or values in the shape of the outputs. Without a loss, the outputs
+            are logits with the cross entropy, and outputs that cannot be logits are refused.
 
     Raises:
         InvalidFields: If a name or value is wrong. The message lists all wrong values.
@@ -466,9 +477,11 @@ def adapt(
     modules = dict(model.named_modules())
     reads = {"inputs": inputs, "output": output, "state": state}
     skip = skip or ("" if sites else "outside")
-    if problems := _wrong_arguments(names, readout, skip, gradient, modules, reads):
+    problems = _wrong_arguments(names, readout, skip, gradient, modules, reads)
+    problems += [f"loss: {problem}"] if (problem := loss_problem(loss)) else []
+    if problems:
         raise InvalidFields("adapt", problems)
-    return AdaptedNetwork(model, names, skip, readout or _default_readout(modules), ModelIO(**reads), gradient)
+    return AdaptedNetwork(model, names, skip, readout or _default_readout(modules), ModelIO(**reads), gradient, loss)
 
 
 def _wrong_arguments(

@@ -39,6 +39,7 @@ ESTIMATED = "estimated from forward passes"
 DIFFERENCES = "differences"  # `gradient` of a network whose trace was found to be wrong
 # operations outside torch are constants in a trace
 PARTIAL_TRACE = "the trace does not contain all operations of the forward pass"
+ONLY_SUMS = "the gradient is estimated from forward passes, which give only its sum over positions"
 Directions = Callable[[Sequence[Tensor]], Sequence[Tensor]]  # states → one vector per sample, (N, D_l), for each site
 
 
@@ -91,6 +92,9 @@ class ForwardBackward:
             error=self.task.error_rows(self.error, self.labels),
             gradients_double=None if self.double is None else self.rows(self.double.gradients),
             credits=None if credits is None else self.rows(credits),
+            full_gradients=self.single.gradients,
+            full_credits=credits or (),
+            no_full_gradients=ONLY_SUMS if self.widths else "",
             **other_fields,
         )
 

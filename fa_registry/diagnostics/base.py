@@ -173,6 +173,9 @@ class Observation:
         least_error: the fidelity includes only samples whose ‖e‖ is larger than this value.
         initial_norms: h_norm of every site at initialisation, (L+1,), or None.
         no_initial: the reason why initial_norms is None.
+        full_gradients: gradients g_l in the shapes of the states, with all positions; empty if they are not known.
+        full_credits: credits c_l, each (N, D_l) or in the shape of the state; empty if there are no credits.
+        no_full_gradients: the reason why full_gradients are valid only after a sum over positions, or an empty string.
     """
 
     hidden: Sequence[Tensor]
@@ -188,6 +191,9 @@ class Observation:
     least_error: float = LEAST_ERROR
     initial_norms: Sequence[float] | None = None
     no_initial: str = NO_INITIAL
+    full_gradients: Sequence[Tensor] = ()
+    full_credits: Sequence[Tensor] = ()
+    no_full_gradients: str = ""
 
     @property
     def sites(self) -> int:

@@ -137,6 +137,14 @@ DECLARED: Known = MappingProxyType(
                 where="site",
             ),
             Metric(
+                "gamma_flat",
+                "Γ map",
+                "cosine of credit and gradient as flattened maps, mean over samples; the row Γ compares their sums over positions",
+                "cos",
+                valued=True,
+                where="site",
+            ),
+            Metric(
                 "gamma_block_input",
                 "Γ block input",
                 "Γ as published, with the gradient one site too early; only for comparison with published values",

@@ -17,12 +17,14 @@ from fa_registry.diagnostics import CATALOG
 from fa_registry.errors import InvalidFields
 from fa_registry.records import Measurements, Reading
 from fa_registry.seeding import generators_unchanged
+from fa_registry.tasks._user_loss import CROSS_ENTROPY, Loss, loss_name, user_task
 from fa_registry.training.input_validation import Checks
 from fa_registry.training.user_model import CreditRule, FreshRule, UserCreditRule, measured, own_network
 
-MEASURED = ("h_norm", "gain", "g_norm", "fidelity", "gamma", "gamma_null", "norm_ratio", "aggregates")
+MEASURED = ("h_norm", "gain", "g_norm", "fidelity", "gamma", "gamma_flat", "gamma_null", "norm_ratio", "aggregates")
 # of the table that str() returns
-COLUMNS = ("h_norm", "g_norm", "fidelity", "gamma", "gamma_null_mean", "gamma_null_p", "reference_check")
+OF_MAPS = "gamma_flat"  # shown only if a state is a map
+COLUMNS = ("h_norm", "g_norm", "fidelity", "gamma", OF_MAPS, "gamma_null_mean", "gamma_null_p", "reference_check")
 
 
 @dataclass(frozen=True, repr=False)
@@ -37,12 +39,14 @@ class Alignment:
         measured: all metrics. A metric without a value contains the reason.
         draws: how many times the feedback was newly drawn for the null; 0 if no null was measured.
         reference: how the reference gradient was computed; empty if the backward pass of the model computed it.
+        loss: name of the loss of which it is the gradient, or `function`.
     """
 
     sites: tuple[str, ...]
     measured: Measurements
     draws: int
     reference: str = ""
+    loss: str = CROSS_ENTROPY
 
     @property
     def gamma(self) -> tuple[Reading, ...]:
@@ -73,6 +77,8 @@ class Alignment:
         """Return a table with one line per site, the aggregates, and the reasons for N/A."""
         width = max(map(len, self.sites))
         columns = [name for name in COLUMNS if name in self.measured.sites]
+        if not any(reading.value is not None for reading in self.measured.sites.get(OF_MAPS, ())):
+            columns = [name for name in columns if name != OF_MAPS]
         lines = [f"{'site':<{width}}" + "".join(f"{name:>17}" for name in columns)]
         for site, name in enumerate(self.sites):
             row = (self.measured.sites[column][site] for column in columns)
@@ -81,6 +87,7 @@ class Alignment:
         scalar_names = ("gamma_deep_mean", "gamma_deep_median_median", "gamma_all_mean_mean", "gamma_spread")
         lines += [f"{name}: {_shown(scalars[name])}" for name in scalar_names]
         lines += [f"reference gradient: {self.reference}"] if self.reference else []
+        lines += [f"loss: {self.loss}"] if self.loss != CROSS_ENTROPY else []
         reasons = [reading.reason for column in columns for reading in self.measured.sites[column] if reading.reason]
         reasons += [scalars[name].reason for name in scalar_names if scalars[name].reason]
         return "\n".join([*lines, *(f"N/A: {reason}" for reason in dict.fromkeys(reasons))])
@@ -97,16 +104,18 @@ def alignment(
     skip: str = "",
     readout: str = "",
     gradient: str = "",
+    *,
+    loss: Loss = "",
 ) -> Alignment:
     """Measure Γ of a credit rule at every site of a model.
 
-    The reference is the gradient of each sample's cross entropy. The model runs in eval mode. The weights of the model,
+    The reference is the gradient of each sample's loss. The model runs in eval mode. The weights of the model,
     their gradients, the training modes and the random generators are restored afterwards, even if `credit` raises an error.
 
     Args:
         model: an nn.Module, or a model that `adapt` returned. In the second case, `sites`, `skip`, `readout` and `gradient` are
             ignored.
-        batch: input x (N, …) and labels y (N,) int64.
+        batch: input x (N, …) and labels y (N,) int64; with `loss` also values in the shape of the outputs.
         credit: function (model, x, y) → [c_0 … c_L]. Each c_l has the shape (N, D_l) or the shape of the state. Row i must
             depend only on sample i. Use None at a site where the rule has no credit. The scale of c_l has no effect.
         sites: see `adapt`.
@@ -116,6 +125,8 @@ def alignment(
         skip: see `adapt`.
         readout: see `adapt`.
         gradient: see `adapt`.
+        loss: loss that trains the model, as for `adapt`. The default is the loss that `adapt` received, or the cross entropy of
+            logits.
 
     Raises:
         InvalidFields: lists all wrong arguments; or `fresh` failed, with its error.
@@ -127,8 +138,9 @@ def alignment(
     """
     checks = Checks("alignment")
     network = own_network(checks, model, sites, skip, readout, gradient)
+    loss = checks.loss(network, loss)
     if isinstance(batch, (tuple, list)) and len(batch) == 2:
-        checks.batch(network, *batch, ("batch[0]", "batch[1]"), tokens=True)
+        checks.batch(network, *batch, ("batch[0]", "batch[1]"), tokens=True, loss=loss)
     else:
         checks.problems.append(f"batch: expected a pair (x, y), found the type {type(batch).__name__}")
     is_valid_count = isinstance(draws, int) and not isinstance(draws, bool) and draws >= 2
@@ -137,10 +149,12 @@ def alignment(
     checks.problems += [f"{name}: expected a function" for name, rule in rules.items() if not callable(rule)]
     checks.finish()
     rule = UserCreditRule("alignment", model, credit, fresh, draws)
-    measurements, reference = measured(network, *batch, rule, [CATALOG.get(name) for name in MEASURED])
+    members, task = [CATALOG.get(name) for name in MEASURED], user_task(batch[1], loss)
+    measurements, reference = measured(network, *batch, rule, members, task=task)
     if fresh and (failure := measurements.failures.get("gamma_null")):
         raise InvalidFields("alignment", ["fresh: " + failure.splitlines()[-1].strip(" -")])
-    return Alignment(_names(network, measurements), measurements, draws if fresh else 0, reference.source)
+    names = _names(network, measurements)
+    return Alignment(names, measurements, draws if fresh else 0, reference.source, loss_name(loss))
 
 
 def _names(network: nn.Module, measurements: Measurements) -> tuple[str, ...]:

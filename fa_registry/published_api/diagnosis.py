@@ -23,6 +23,7 @@ from fa_registry.protocol.rules import Edition, load_edition
 from fa_registry.published_api.one_batch import accuracy, checked, judged, measured, observed
 from fa_registry.records import Measurements, Reading, RunAudit
 from fa_registry.seeding import generators_unchanged
+from fa_registry.tasks._user_loss import CROSS_ENTROPY, Loss, loss_name, user_task
 from fa_registry.training.input_validation import Batch, Checks
 
 # This edition limits max ‖h_l‖ / ‖h_0‖ to 50 (growth of the whole stream), as in the published report.
@@ -93,6 +94,7 @@ class DiagnosisReport:
             percentage points). The published names are attributes, for example `thresholds.g_norm_floor`.
         flags: name of a flag → whether its rule fires. The value is None if the flag could not be judged or was skipped. Each
             flag is also a property of the report, under its built-in name and its published name.
+        loss: name of the loss whose gradient was measured, or `function`.
     """
 
     method_name: str
@@ -108,6 +110,7 @@ class DiagnosisReport:
     remarks: tuple[str, ...] = ()
     thresholds: Mapping[str, float] = field(default_factory=Thresholds)
     flags: Mapping[str, bool | None] = field(default_factory=dict)
+    loss: str = CROSS_ENTROPY
 
     def __post_init__(self) -> None:
         """Convert `thresholds` to Thresholds; a report read from JSON has a plain mapping."""
@@ -188,6 +191,7 @@ def diagnose(
     notes: str = "",
     *,
     edition: str = EDITION,
+    loss: Loss = "",
 ) -> DiagnosisReport:
     """Run four diagnostics on one model and judge the results by an edition.
 
@@ -205,6 +209,8 @@ def diagnose(
         notes: text that is appended to the report.
         edition: name or .toml file of the edition. The default edition judges the growth of the whole stream,
             max ‖h_l‖ / ‖h_0‖ > 50, as in the published report. Edition `2026-04` judges the growth of each block.
+        loss: loss that trains the model, as for `adapt`. The default is the loss that `adapt` received, or the cross entropy of
+            logits.
 
     Raises:
         InvalidFields: lists all wrong arguments.
@@ -212,11 +218,11 @@ def diagnose(
     Source: the code that was released before arXiv 2606.21126.
     """
     rules, skip_remarks = _applicable(load_edition(edition), frozen_baseline_acc)
-    checks, network, batches = _checked(model, eval_batches, headline_acc, frozen_baseline_acc)
+    checks, network, batches, loss = _checked(model, eval_batches, headline_acc, frozen_baseline_acc, loss)
     checks.finish()
-    first, objection = checked(network, *batches[0], "diagnose")
+    first, objection = checked(network, *batches[0], "diagnose", user_task(batches[0][1], loss))
     layer = (first.sites - 1) // 2
-    stability = Reading(None, objection) if objection else _stability(network, batches, first, layer)
+    stability = Reading(None, objection) if objection else _stability(network, batches, first, layer, loss)
     measurements = measured(first, {ACCURACY.name: accuracy(headline_acc), "stability_mid": stability}, objection)
     audit = judged(measurements, frozen_baseline_acc, rules)
     return DiagnosisReport(
@@ -238,6 +244,7 @@ def diagnose(
         ),
         thresholds={flag: rule.threshold for rule in rules.rules for flag, *_ in _flag_of(rule.quantity)},
         flags=_flags(audit),
+        loss=loss_name(loss),
     )
 
 
@@ -266,8 +273,12 @@ def _in_text(audit: RunAudit, edition: Edition) -> str:
 
 
 def _checked(
-    model: nn.Module, eval_batches: Iterable[tuple[Tensor, Tensor]], headline: float | None, frozen: float | None
-) -> tuple[Checks, nn.Module | None, list[Batch]]:
+    model: nn.Module,
+    eval_batches: Iterable[tuple[Tensor, Tensor]],
+    headline: float | None,
+    frozen: float | None,
+    loss: Loss,
+) -> tuple[Checks, nn.Module | None, list[Batch], Loss]:
     """Validate the arguments of `diagnose`.
 
     The caller must call `finish` on the returned Checks, which raises an error if an argument is wrong.
@@ -275,10 +286,11 @@ def _checked(
     checks = Checks("diagnose")
     checks.fractions(headline_acc=headline, frozen_baseline_acc=frozen)
     network, indexed_batches = checks.network(model), checks.batches(eval_batches)
+    loss = checks.loss(network, loss)
     for index, (x, y) in indexed_batches.items():
-        checks.batch(network, x, y, (f"eval_batches[{index}] x", f"eval_batches[{index}] y"))
+        checks.batch(network, x, y, (f"eval_batches[{index}] x", f"eval_batches[{index}] y"), loss=loss)
     checks.classes([y for _, y in indexed_batches.values()], "eval_batches")
-    return checks, network, list(indexed_batches.values())
+    return checks, network, list(indexed_batches.values()), loss
 
 
 def _applicable(edition: Edition, frozen: float | None) -> tuple[Edition, list[str]]:
@@ -296,10 +308,12 @@ def _applicable(edition: Edition, frozen: float | None) -> tuple[Edition, list[s
     return dataclasses.replace(edition, rules=applicable_rules), remarks
 
 
-def _stability(network: nn.Module, batches: Sequence[Batch], first: Observation, layer: int) -> Reading:
+def _stability(network: nn.Module, batches: Sequence[Batch], first: Observation, layer: int, loss: Loss) -> Reading:
     if len(batches) < 2:
         return Reading(None, "the stability across batches needs at least 2 batches, found 1")
-    observations = (observed(network, *batch, "diagnose", double=False) for batch in batches[1:])
+    observations = (
+        observed(network, *batch, "diagnose", double=False, task=user_task(batch[1], loss)) for batch in batches[1:]
+    )
     mean_gradients = [observation.gradients[layer].double().mean(dim=0) for observation in (first, *observations)]
     return mean_pairwise_cosine(torch.stack(mean_gradients))  # (batches, features)
 

@@ -18,6 +18,7 @@ from fa_registry.protocol.rules import STRICT, Edition, load_edition
 from fa_registry.protocol.verdict import PROVISIONAL, verdict
 from fa_registry.published_api.one_batch import accuracy, accuracy_of, checked, judged, measured
 from fa_registry.records import Finding, RunAudit, Verdict
+from fa_registry.tasks._user_loss import Loss, loss_name, user_task
 from fa_registry.training.input_validation import Checks
 
 EDITION = "2026-05"
@@ -54,7 +55,7 @@ class FAProtocol:
         model: any nn.Module with `.blocks`, `.out_head` and optionally `.out_ln`. Each block must return its residual branch.
             Use `fa_registry.adapt` for other models.
         x_eval: input of the evaluation batch, (N, …).
-        y_eval: labels of the evaluation batch, (N,).
+        y_eval: labels of the evaluation batch, (N,), or with `loss` also values in the shape of the outputs.
         d1_threshold: largest allowed growth of ‖h_l‖ from block to block.
         d2_eps: d2_eps · d2_factor is the smallest allowed ‖g_L‖ (D2). As published, ‖g_L‖ is computed from the *mean* cross
             entropy over the evaluation batch, so D2 depends on N.
@@ -63,6 +64,8 @@ class FAProtocol:
             `margin_threshold` are fractions, as published.
         strict: if true, the verdict is FAIL if any rule fires, as in the published code. By default the verdict is FAIL if
             (D1 and D2) or D3 fires, and WARN if only D1 or only D2 fires, as in the README of that code and in the paper.
+        loss: loss that trains the model, as for `adapt`. The default is the loss that `adapt` received, or the cross entropy of
+            logits.
 
     Raises:
         InvalidFields: lists all wrong arguments.
@@ -81,15 +84,18 @@ class FAProtocol:
         d3_margin_pp: float = 2.0,
         *,
         strict: bool = False,
+        loss: Loss = "",
     ):
         checks = Checks("FAProtocol")
         network = checks.network(model)
-        checks.batch(network, x_eval, y_eval, ("x_eval", "y_eval"))
+        loss = checks.loss(network, loss)
+        checks.batch(network, x_eval, y_eval, ("x_eval", "y_eval"), loss=loss)
         checks.classes([y_eval], "y_eval")
         checks.limits(d1_threshold=d1_threshold, d2_eps=d2_eps, d2_factor=d2_factor, d3_margin_pp=d3_margin_pp)
         checks.switches(strict=strict)
         checks.finish()
         self.network, self.x_eval, self.y_eval = network, x_eval, y_eval
+        self.loss, self._task = loss_name(loss), user_task(y_eval, loss)
         limits = {"D1": d1_threshold, "D2": d2_eps * d2_factor, "D3": d3_margin_pp}
         edition_name = STRICT if strict else EDITION
         self.edition: Edition = load_edition(edition_name, {name: float(limit) for name, limit in limits.items()})
@@ -105,7 +111,8 @@ class FAProtocol:
                 WARN(D3 provisional).
 
         Returns:
-            The report as a dictionary with the keys of the published code: verdict, test_acc, diagnostics, remarks, provisional.
+            The report as a dictionary with the keys of the published code: verdict, test_acc, diagnostics, remarks, provisional;
+            and with the key loss, the name of the loss.
             `diagnostics` contains one dictionary per rule, with norms of sites 0..L, growth of blocks 1..L, and `margin` as a
             fraction. If a value is None, `remarks` contains the reason.
 
@@ -118,8 +125,10 @@ class FAProtocol:
         provisional = test_acc is None
         if provisional:
             test_acc = accuracy_of(self.network, self.x_eval, self.y_eval)
+        provisional = provisional and test_acc is not None
+        if provisional:
             warnings.warn(f"FAProtocol: {self._stand_in()}", EvidenceWarning, stacklevel=2)
-        observation, objection = checked(self.network, self.x_eval, self.y_eval, "FAProtocol")
+        observation, objection = checked(self.network, self.x_eval, self.y_eval, "FAProtocol", self._task)
         measurements = measured(observation, {ACCURACY.name: accuracy(test_acc)}, objection)
         audit = judged(measurements, frozen_baseline_acc, self.edition)
         report = self._as_published(audit, frozen_baseline_acc, test_acc)
@@ -155,12 +164,12 @@ class FAProtocol:
             "accuracy of the test set, and the verdict is provisional"
         )
 
-    def _as_published(self, audit: RunAudit, frozen_acc: float | None, test_acc: float) -> dict[str, Any]:
+    def _as_published(self, audit: RunAudit, frozen_acc: float | None, test_acc: float | None) -> dict[str, Any]:
         findings = {finding.rule: finding for finding in audit.findings}
         limits = {rule.code: rule.threshold for rule in self.edition.rules}
         sites = audit.record.measurements.sites
         # The margin is rounded as in the rule. Otherwise margin < margin_threshold could differ from `fires` at the limit.
-        margin = None if frozen_acc is None else margin_pp(test_acc, frozen_acc) / 100
+        margin = None if frozen_acc is None or test_acc is None else margin_pp(test_acc, frozen_acc) / 100
         return {
             "verdict": audit.verdict.label,
             "test_acc": test_acc,
@@ -193,6 +202,7 @@ class FAProtocol:
             ]
             + ([ZERO] if findings["D2"].observed.value == 0 else []),
             "provisional": False,
+            "loss": self.loss,
         }
 
 

@@ -19,6 +19,8 @@ from fa_registry.metrics import ACCURACY
 from fa_registry.protocol.engine import judge
 from fa_registry.protocol.rules import Edition
 from fa_registry.records import Integrity, Measurements, Reading, RunAudit, RunRecord, RunSpec
+from fa_registry.tasks import Task
+from fa_registry.tasks._user_loss import class_numbers
 from fa_registry.training import reference
 from fa_registry.training.user_model import observed_look
 
@@ -26,29 +28,34 @@ OURS = ("fidelity", "gain")  # diagnostics that the published code does not have
 PUBLISHED = ("g_norm", "h_norm")
 
 
-def observed(network: nn.Module, x: Tensor, y: Tensor, subject: str, double: bool = True) -> Observation:
+def observed(
+    network: nn.Module, x: Tensor, y: Tensor, subject: str, double: bool = True, task: Task | None = None
+) -> Observation:
     """Run the network on one batch and return states, gradients and output error.
 
     Args:
         network: network with observable sites.
         x: input, (N, …).
-        y: labels, (N,).
+        y: labels, (N,), or values in the shape of the outputs.
         subject: name of the public function, for error messages.
         double: whether a second pass in float64 is made.
+        task: task that defines the loss, or None for the built-in task of the labels' dtype.
 
     Raises:
         InvalidFields: the loss has no gradient with respect to some state.
     """
-    return observed_look(network, x, y, subject, double).observation(None)
+    return observed_look(network, x, y, subject, double, task=task).observation(None)
 
 
-def checked(network: nn.Module, x: Tensor, y: Tensor, subject: str) -> tuple[Observation, str]:
+def checked(
+    network: nn.Module, x: Tensor, y: Tensor, subject: str, task: Task | None = None
+) -> tuple[Observation, str]:
     """Observe one batch, as `observed`, and check the reference gradient.
 
     The second value is the reason why the backward pass does not compute the gradient; empty if the check found no error.
     """
-    forward_backward = observed_look(network, x, y, subject)
-    forward_backward, check = reference.checked(network, x, y, forward_backward)
+    forward_backward = observed_look(network, x, y, subject, task=task)
+    forward_backward, check = reference.checked(network, x, y, forward_backward, task=task)
     observation = forward_backward.observation(None)
     objection = check.objection if check else ""
     return (reference.unreferenced(observation) if objection else observation), objection
@@ -94,11 +101,14 @@ def _withdrawn(reading: Reading, objection: str) -> Reading:
     return Reading(None, objection) if objection and reading.value is None else reading
 
 
-def accuracy_of(network: nn.Module, x: Tensor, y: Tensor) -> float:
-    """Return the fraction of a batch that the network classifies correctly in eval mode."""
+def accuracy_of(network: nn.Module, x: Tensor, y: Tensor) -> float | None:
+    """Return the accuracy of the network on a batch in eval mode, or None without classes."""
+    classes = class_numbers(y)
     with torch.no_grad(), eval_mode(network):
-        is_correct = network(x.clone()).argmax(dim=1) == y  # a copy, because a model may write into its input
-    return is_correct.double().mean().item()
+        outputs = network(x.clone())  # a copy, because a model may write into its input
+    if classes is None or outputs.dim() != 2 or outputs.shape[1] < 2:
+        return None
+    return (outputs.argmax(dim=1) == classes).double().mean().item()
 
 
 def accuracy(value: float | None) -> Reading:

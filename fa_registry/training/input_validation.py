@@ -18,15 +18,27 @@ import torch
 from torch import Tensor, nn
 
 from fa_registry.architectures import AdaptedNetwork, adapt, unwrapped
+from fa_registry.architectures._adapter import running_eagerly
 from fa_registry.architectures.base import Network
 from fa_registry.diagnostics import eval_mode
 from fa_registry.errors import EvidenceWarning, InvalidFields
 from fa_registry.tasks import NO_TOKENS
+from fa_registry.tasks._user_loss import Loss, UserLoss, are_probabilities, class_numbers, loss_problem, user_task
 from fa_registry.tasks.token_prediction import IGNORED
+from fa_registry.training.output_range import OutputRange
 
 Batch = tuple[Tensor, Tensor]
 KEYWORDS = '; if the model takes keyword arguments, use fa_registry.adapt(model, …, inputs=lambda x: {"name": x})'
 LOGITS = "; to read the logits, use fa_registry.adapt(model, …, output=lambda out: out.logits)"
+WITH_LOSS = "; for one-hot rows or values, name the loss of the model, for example loss='mse'"
+NOT_LOGITS = (
+    "model: expected logits, because without `loss` the gradient of their cross entropy is measured; found {found}; name the loss "
+    "of the model with `loss`: {advice}"
+)
+FOR_PROBABILITIES = (
+    "loss='nll' if it is −log of the target's probability, loss='cross_entropy' if these outputs are used as logits"
+)
+FOR_LIMITED = "{names}, or loss='cross_entropy' if these outputs are used as logits"
 
 
 class Checks:
@@ -96,8 +108,36 @@ class Checks:
             if not isinstance(value, bool):
                 self.problems.append(f"{name}: expected True or False, found {value!r}")
 
+    def loss(self, network: nn.Module | None, loss: Any) -> Loss:
+        """Return the loss of a call: the argument `loss`, or the loss that `adapt` received.
+
+        A wrong loss is added to the problems.
+
+        Args:
+            network: the network, or None if it is invalid.
+            loss: name, function, or an empty string if the call names no loss.
+        """
+        declared = getattr(network, "loss", "") if isinstance(network, AdaptedNetwork) else ""
+        if problem := loss_problem(loss):
+            self.problems.append(f"loss: {problem}")
+            return declared
+        if loss and isinstance(network, Network):
+            self.problems.append(
+                "loss: expected no loss for an architecture of the registry, because the task of its data set defines the loss; "
+                "to measure another loss, use fa_registry.adapt(model, …, loss=…)"
+            )
+        elif loss and declared and loss != declared:
+            self.problems.append("loss: expected the loss that `adapt` received, found another loss")
+        return loss or declared
+
     def batch(
-        self, network: nn.Module | None, x: Any, y: Any, names: tuple[str, str], tokens: bool = False
+        self,
+        network: nn.Module | None,
+        x: Any,
+        y: Any,
+        names: tuple[str, str],
+        tokens: bool = False,
+        loss: Loss = "",
     ) -> int | None:
         """Check one eval batch, and append its problems to `problems`.
 
@@ -107,6 +147,7 @@ class Checks:
             y: int64 labels, (N,), each smaller than the number of the network's outputs.
             names: the names of x and y in messages.
             tokens: whether y may also be tokens (N, T). For tokens, the network's outputs are (N, T, V).
+            loss: as for `adapt`. With a loss, y may also be rows or values in the shape of the network's outputs.
 
         Returns:
             The number of the network's outputs, C or V, or None if it is unknown.
@@ -117,11 +158,13 @@ class Checks:
                 self.problems.append(f"{name}: expected a tensor with one row per sample, found {_kind(value)}")
         if len(self.problems) > problem_count:
             return None
-        by_position = tokens and y.dtype == torch.int64 and y.dim() == 2
-        has_labels = by_position or _are_labels(y)
+        task = user_task(y, loss) if loss else None
+        by_position = tokens and y.dtype == torch.int64 and y.dim() == 2 and (task is None or task.by_position)
+        is_loss_named = isinstance(task, UserLoss) and (tokens or not task.by_position)
+        has_labels = by_position or _are_labels(y) or is_loss_named
         if not has_labels:
             is_one_hot = y.dim() != 2 or not y.numel() or y.max() <= 1
-            hint = "" if tokens or is_one_hot else f"; {NO_TOKENS}, which is not supported here"
+            hint = WITH_LOSS if tokens or is_one_hot else f"; {NO_TOKENS}, which is not supported here"
             shape = "(N,), or (N, T) for tokens" if tokens else "(N,)"
             self.problems.append(
                 f"{names[1]}: expected int64 labels of shape {shape}, found {y.dtype} of shape {tuple(y.shape)}{hint}"
@@ -136,8 +179,10 @@ class Checks:
             and network is not None
             and not any(problem.startswith(names[0]) for problem in self.problems[problem_count:])
         )
+        if is_loss_named:
+            return self._outputs_of_loss(network, x, y, names, task) if is_readable and len(x) == len(y) else None
         shape = y.shape if by_position else x.shape[:1]
-        classes = self._classes(network, x, names[0], shape) if is_readable else None
+        classes = self._classes(network, x, names[0], shape, loss) if is_readable else None
         if has_labels and len(y):
             self._range(y[y != IGNORED] if by_position else y, classes, names[1])
         return classes
@@ -147,7 +192,8 @@ class Checks:
 
         Invalid labels are ignored, because `batch` reports invalid labels.
         """
-        label_batches = [batch for batch in labels if _are_labels(batch)]
+        tensors = [batch for batch in labels if isinstance(batch, Tensor) and batch.dim()]
+        label_batches = [numbers for numbers in map(class_numbers, tensors) if numbers is not None]
         distinct_labels = {label for batch in label_batches for label in batch.unique().tolist()}
         if sum(map(len, label_batches)) == 1:
             self.doubts.append(f"{name}: found only one sample, so every median is the value of this sample")
@@ -197,20 +243,48 @@ class Checks:
             expected = ", ".join(sorted(str(device) for device in devices))
             self.problems.append(f"{name}: expected the device of the model ({expected}), found {x.device}")
 
-    def _classes(self, network: nn.Module, x: Tensor, name: str, shape: torch.Size) -> int | None:
-        """Return the number of outputs of the network, or None if it cannot process the input.
-
-        `shape` is the expected shape of the logits without their last dimension.
-        """
+    def _outputs(self, network: nn.Module, x: Tensor, name: str, output_range: OutputRange) -> Any:
+        """Return what the network returns for this input, or None if it cannot process the input."""
         try:
-            with torch.no_grad(), eval_mode(network):
+            with torch.no_grad(), eval_mode(network), running_eagerly(network), output_range:
                 # a forward pass may change buffers, so it gets copies
                 copies = {name: buffer.detach().clone() for name, buffer in network.named_buffers()}
-                logits = torch.func.functional_call(network, copies, x.clone())
+                return torch.func.functional_call(network, copies, x.clone())
         except Exception as error:
             hint = KEYWORDS if isinstance(error, TypeError) else ""  # Python's error for arguments that do not fit
             self.problems.append(f"{name}: the model fails on this input: {type(error).__name__}: {error}{hint}")
             self.cause = error
+            return None
+
+    def _outputs_of_loss(
+        self, network: nn.Module, x: Tensor, y: Tensor, names: tuple[str, str], task: UserLoss
+    ) -> int | None:
+        """Return the number of outputs of a sample or position, or None if it is unknown.
+
+        Outputs and targets that do not fit the loss are added to the problems.
+        """
+        problem_count = len(self.problems)
+        outputs = self._outputs(network, x, names[0], OutputRange())
+        if len(self.problems) > problem_count:
+            return None
+        if not isinstance(outputs, Tensor) or outputs.shape[:1] != x.shape[:1] or not outputs.is_floating_point():
+            found_text = f"{outputs.dtype} {tuple(outputs.shape)}" if isinstance(outputs, Tensor) else _kind(outputs)
+            hint = LOGITS if hasattr(outputs, "logits") else ""
+            self.problems.append(f"model: expected outputs ({len(x)}, …), found {found_text}{hint}")
+            return None
+        for name, problem in zip(("loss", names[1]), task.misfits(outputs, y), strict=True):
+            self.problems += [f"{name}: {problem}"] if problem else []
+        return outputs.shape[-1] if outputs.dim() > 1 else 1
+
+    def _classes(self, network: nn.Module, x: Tensor, name: str, shape: torch.Size, loss: Loss) -> int | None:
+        """Return the number of outputs of the network, or None if it cannot process the input.
+
+        Without a loss, outputs that cannot be logits are added to the problems. `shape` is the expected shape of the logits
+        without their last dimension.
+        """
+        problem_count, output_range = len(self.problems), OutputRange()
+        logits = self._outputs(network, x, name, output_range)
+        if len(self.problems) > problem_count:
             return None
         if not isinstance(logits, Tensor) or logits.shape[:-1] != shape or logits.shape[-1] < 2:
             found_text = tuple(logits.shape) if isinstance(logits, Tensor) else _kind(logits)
@@ -219,6 +293,8 @@ class Checks:
                 f"model: expected logits ({', '.join(map(str, shape))}, at least 2 classes), found {found_text}{hint}"
             )
             return None
+        if not loss and not isinstance(network, Network) and (problem := _no_logits(logits, output_range)):
+            self.problems.append(problem)
         return logits.shape[-1]
 
     def _range(self, y: Tensor, classes: int | None, name: str) -> None:
@@ -233,6 +309,18 @@ class Checks:
                 "labels from 0 on" if classes is None else f"labels 0..{classes - 1}, one for each output of the model"
             )
             self.problems.append(f"{name}: expected {expected}, found {lowest} to {highest}")
+
+
+def _no_logits(outputs: Tensor, output_range: OutputRange) -> str:
+    """Return why the outputs of a network cannot be logits, or an empty string."""
+    low, high = output_range.of(outputs)
+    if are_probabilities(outputs) and not output_range.is_product(outputs):
+        return NOT_LOGITS.format(found="rows from 0 to 1 that add up to 1", advice=FOR_PROBABILITIES)
+    if low < -1 or high > 1:
+        return ""
+    names = "loss='bce' or loss='mse'" if low >= 0 else "loss='mse'"
+    found_text = f"outputs that the last operations of the model limit to {low:g} to {high:g}"
+    return NOT_LOGITS.format(found=found_text, advice=FOR_LIMITED.format(names=names))
 
 
 def _are_labels(y: Any) -> bool:

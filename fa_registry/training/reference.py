@@ -189,7 +189,8 @@ def _is_read_earlier(network: AdaptedNetwork, x: Tensor, y: Tensor, batch_pass: 
 def unreferenced(observation: Observation) -> Observation:
     """Return a copy of the observation in which every reference gradient is nan."""
     blank = [torch.full_like(gradient, torch.nan) for gradient in observation.gradients]
-    return replace(observation, gradients=blank, gradients_double=None)
+    full = [torch.full_like(gradient, torch.nan) for gradient in observation.full_gradients]
+    return replace(observation, gradients=blank, full_gradients=full, gradients_double=None)
 
 
 def without_reference(measurements: Measurements, blind_measurements: Measurements, reason: str) -> Measurements:

@@ -29,6 +29,7 @@ from fa_registry.errors import InvalidFields
 from fa_registry.metrics import REFERENCE_CHECK
 from fa_registry.records import Measurements, Reading
 from fa_registry.seeding import derive, generators_unchanged
+from fa_registry.tasks import Task
 from fa_registry.token_axes import gradient_vectors
 from fa_registry.training.input_validation import Checks
 from fa_registry.training.measuring import attempt, in_order
@@ -69,7 +70,13 @@ def own_network(
 
 
 def observed_look(
-    network: nn.Module, x: Tensor, y: Tensor, subject: str, double: bool = True, directions: Any = None
+    network: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    subject: str,
+    double: bool = True,
+    directions: Any = None,
+    task: Task | None = None,
 ) -> ForwardBackward:
     """Return the forward/backward pass of one batch.
 
@@ -80,12 +87,13 @@ def observed_look(
         subject: name of the function in error messages.
         double: whether to run a float64 pass too. The metric fidelity needs this pass.
         directions: as for diagnostics.observe.
+        task: task that defines the loss, or None for the built-in task of the labels' dtype.
 
     Raises:
         InvalidFields: if the loss has no gradient at a state.
     """
     try:
-        return run_forward_backward(network, x, y, double, directions)
+        return run_forward_backward(network, x, y, double, directions, task)
     except RuntimeError as error:
         if not any(text in str(error) for text in NO_GRAPH):
             raise
@@ -190,6 +198,7 @@ def measured(
     objection: str | None = None,
     samples: int | None = None,
     initial_norms: Sequence[float] | None = None,
+    task: Task | None = None,
 ) -> tuple[Measurements, ReferenceSource]:
     """Run diagnostics on one batch and check the reference gradient.
 
@@ -204,6 +213,7 @@ def measured(
         samples: as for reference.checked.
         initial_norms: h_norm of every site at initialisation, or None if it is unknown. An empty sequence means that the model is
             at initialisation now.
+        task: task that defines the loss, or None for the built-in task of the labels' dtype.
 
     Returns:
         The measurements, and the source of the reference gradient.
@@ -213,7 +223,7 @@ def measured(
         credits = _filled(rule.given(x, y, states), states)  # missing and not finite values count as zeros
         return [gradient_vectors(torch.nan_to_num(credit, 0.0, 0.0, 0.0)) for credit in credits]
 
-    forward_backward = observed_look(network, x, y, rule.subject, directions=directions if rule else None)
+    forward_backward = observed_look(network, x, y, rule.subject, directions=directions if rule else None, task=task)
     check, states = None, forward_backward.single.hidden
     rule_credits = rule.given(x, y, states) if rule else None
     credits = None if rule_credits is None else _filled(rule_credits, states)
@@ -221,7 +231,7 @@ def measured(
         is_whole = credits is None or forward_backward.task.by_position
         vectors = credits if is_whole else forward_backward.rows(credits)
         forward_backward, check = checked(
-            network, x, y, forward_backward, vectors, directions if rule else None, samples
+            network, x, y, forward_backward, vectors, directions if rule else None, samples, task
         )
     base_observation = forward_backward.observation(
         credits, no_credits=NO_RULE, least_error=least_error, initial_norms=initial_norms

@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ from fa_registry.errors import InvalidFields
 from fa_registry.records import Measurements, RunSpec, Scalar
 from fa_registry.records.manifest_checks import OWN_LOOP
 from fa_registry.safe_files import UnreadableFile, read_file
-from fa_registry.tasks import Task, task_of
+from fa_registry.tasks import Task
+from fa_registry.tasks._user_loss import Loss, loss_name, user_task
 from fa_registry.training.code_fingerprint import measuring_code
 from fa_registry.training.loop import EpochRow
 from fa_registry.training.measuring import conventions_of
@@ -28,6 +30,7 @@ DISTRIBUTION = "given by the loop that trained it, not drawn here"
 EVALUATION = "evaluation.safetensors"  # x and y, stored if the run has a factory, because recomputation needs both
 OWN = "own"  # name of a data set without a name
 DIGITS = 8  # of a digest in a name
+LOSS = "loss"  # name of an entry in the conventions and in the entry `own_loop`
 
 
 @dataclass(frozen=True)
@@ -38,9 +41,11 @@ class UserRunSetup:
 
     Attributes:
         spec: the specification, as the author of the loop declared it.
-        batch: x (N, …), and classes y (N,) or tokens y (N, T), on which every metric is measured.
+        batch: x (N, …), and classes y (N,), tokens y (N, T), or values in the shape of the outputs, on which every metric is
+            measured.
         feedback_state: name → tensor of the matrices or networks that compute the credit.
         story: the entry `own_loop` of provenance.json: the script, its SHA-256, the sites, and the origin of every other field.
+        loss: loss that trains the model, as for `adapt`.
     """
 
     spec: RunSpec
@@ -49,6 +54,7 @@ class UserRunSetup:
     classes: int
     feedback_state: Mapping[str, Tensor] = field(default_factory=dict)
     story: Mapping[str, Any] = field(default_factory=dict)
+    loss: Loss = ""
 
     @property
     def device(self) -> torch.device:
@@ -96,10 +102,10 @@ class UserRunSetup:
             task=self.task.card.name if self.task.by_position else "",
         )
 
-    @property
+    @cached_property
     def task(self) -> Task:
-        """The built-in task that fits the labels of the evaluation batch."""
-        return task_of(self.batch[1])
+        """The task of the model's loss, or the built-in task that fits the labels of the evaluation batch."""
+        return user_task(self.batch[1], self.loss)
 
     @property
     def sealed(self) -> dict[str, Any]:
@@ -132,6 +138,7 @@ class UserRunSetup:
             "eval_samples": len(self.batch[1]),
             "eval_digest": eval_digest(self),
             **self.task.conventions(self.classes),
+            LOSS: loss_name(self.loss),
             "reference_gradient": reference or "the model's own backward pass",
             **conventions_of(self),
             **({"gamma_null_draws": null_draws} if null_draws else {}),

@@ -25,6 +25,7 @@ from fa_registry.metrics import ACCURACY, HEADLINES, TOKEN_LOSS, Headline, label
 from fa_registry.records import Measurements, Reading, RunSpec
 from fa_registry.records.runs import STRUCTURE
 from fa_registry.seeding import generators_unchanged
+from fa_registry.tasks._user_loss import Loss, loss_name
 from fa_registry.text_safety import escape_to_one_line, name_problem
 from fa_registry.tracking.base import RetentionOptions
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
@@ -35,7 +36,7 @@ from fa_registry.training.loop import EpochRow, TrainingOutcome, has_diverged
 from fa_registry.training.reference import EVERY, SAMPLES
 from fa_registry.training.specs import INTEGERS
 from fa_registry.training.user_model import CreditRule, FreshRule, UserCreditRule, measured, own_network
-from fa_registry.training.user_run_setup import DIGITS, OWN, EpochJournal, UserRunSetup, structure
+from fa_registry.training.user_run_setup import DIGITS, LOSS, OWN, EpochJournal, UserRunSetup, structure
 from fa_registry.workflows.editions import DEFAULT_EDITION
 from fa_registry.workflows.rule_monitor import Monitor, checked_watch
 from fa_registry.workflows.stores import in_browser, open_tracker, registry_folder, served
@@ -223,6 +224,7 @@ class TrackedRun:
             "samples": None if epoch is None else SAMPLES,
             "initial_norms": self._initial_norms,
         }
+        options["task"] = self._task.task
         measurements, reference = measured(self._network, *self._task.eval_batch, self._rule, selected, **options)
         self._source = reference.source
         if reference.check:
@@ -255,6 +257,7 @@ def track(
     skip: str = "",
     readout: str = "",
     gradient: str = "",
+    loss: Loss = "",
     dataset: str = "",
     factory: str = "",
     feedback: Mapping[str, Tensor] | nn.Module | None = None,
@@ -272,8 +275,10 @@ def track(
 
     Args:
         model, sites, skip, readout, gradient: as for `adapt`.
-        eval: the batch on which all metrics are measured: x (N, …) and y (N,) int64, or tokens y (N, T). The paper uses 128 test
-            samples.
+        loss: loss that trains the model, as for `adapt`; recorded with the run. The default is the loss that `adapt` received, or
+            the cross entropy of logits.
+        eval: the batch on which all metrics are measured: x (N, …) and y (N,) int64, or tokens y (N, T). With `loss`, y may also
+            be values in the shape of the outputs. The paper uses 128 test samples.
         method: name of the method. Inside `frozen_control`, the run is the control of this method.
         seed: seed of the run, recorded in its specification.
         control: True makes the run a frozen control: all parameters that the forward pass reads between the first and the last
@@ -282,7 +287,7 @@ def track(
         fresh: function that returns the credit with new random feedback, for the null distribution of Γ, as for `alignment`.
         dataset: name of the data set [`own-` and the first digits of the digest of `eval`].
         factory: function that builds the model, as `package.module:function`. The function takes no arguments. An audit with
-            --factory calls this function.
+            --factory calls this function. If the loss is a function, the factory returns the result of `adapt` with this loss.
         feedback: the feedback matrices (name → tensor), or the module that contains the matrices; stored with the run.
         epochs: planned number of epochs [the number of calls of run.epoch].
         checkpoint_every: as for `train`.
@@ -299,9 +304,10 @@ def track(
     """
     checks = Checks("track")
     network = own_network(checks, model, sites, skip, readout, gradient)
+    loss = checks.loss(network, loss)
     model, wrappers = unwrapped(model)
     batch = eval if isinstance(eval, (tuple, list)) and len(eval) == 2 else (None, None)
-    outputs = checks.batch(network, *batch, ("eval[0]", "eval[1]"), tokens=True)
+    outputs = checks.batch(network, *batch, ("eval[0]", "eval[1]"), tokens=True, loss=loss)
     checks.problems += _problems(method, seed, epochs, dataset, study, credit, fresh)
     checks.problems += _wrong_control(model, control, wrappers) if control is not False else []
     checks.problems += _misfit(factory, network) if factory and network else []
@@ -310,9 +316,10 @@ def track(
     dataset = dataset or f"{OWN}-{tensors_digest(*batch)[:DIGITS]}"
     spec = _spec(_inner(network), "bp" if frozen else method, dataset, seed, epochs, bool(frozen))
     story = _story(network, credit, frozen, {"factory": factory, "unwrapped from": ", ".join(wrappers)})
-    # for tokens, the classes are the model's vocabulary; otherwise they are counted from the labels, as in older releases
-    classes = outputs if batch[1].dim() == 2 and outputs else int(batch[1].max()) + 1
-    setup = UserRunSetup(spec, _inner(network), batch, classes, _tensors(feedback), story)
+    story |= {LOSS: loss_name(loss)} | ({} if isinstance(loss, str) else {"loss_function": _name_of(loss)})
+    # class numbers are counted; for tokens, rows and values, the classes are the model's outputs
+    classes = outputs if batch[1].dim() > 1 or batch[1].is_floating_point() else int(batch[1].max()) + 1
+    setup = UserRunSetup(spec, _inner(network), batch, classes, _tensors(feedback), story, loss)
     rule = UserCreditRule("track", model, None if frozen else credit, fresh, DRAWS)
     tracker = open_tracker(store, experiment)
     keep = RetentionOptions(checkpoint_every, points=RetentionOptions().points if epochs else 0)
@@ -390,7 +397,7 @@ def _wrong_control(model: Any, control: Any, wrappers: Sequence[str]) -> list[st
 def _misfit(factory: str, network: nn.Module) -> list[str]:
     """Return an error if the factory fails, or builds weights with other names or shapes than the model."""
     try:
-        built = structure(from_factory(factory))
+        built = structure(_inner(from_factory(factory)))
     except UsageError as error:
         return [str(error)]
     expected = "expected the weight names and shapes of the trained model, found other names or shapes"
@@ -432,11 +439,15 @@ def _story(
         story |= {"readout": network.readout, "gradient": network.gradient}
     return {
         **story,
-        "credit": "" if credit is None else getattr(credit, "__qualname__", type(credit).__name__),
+        "credit": "" if credit is None else _name_of(credit),
         "frozen": list(frozen),
         "stated": STATED,
         **{name: text for name, text in details.items() if text},
     }
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    return getattr(function, "__qualname__", type(function).__name__)
 
 
 def _commit(folder: Path) -> str:

@@ -11,14 +11,16 @@ import importlib
 from collections.abc import Sequence
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from fa_registry import diagnostics
+from fa_registry.architectures import AdaptedNetwork
 from fa_registry.errors import IntegrityError, UsageError
 from fa_registry.metrics import REFERENCE_CHECK
 from fa_registry.protocol.evidence_rules import MEASURING
 from fa_registry.protocol.integrity import compare, with_checks
 from fa_registry.records import Check, Integrity, Measurements, Reading, RunRecord
+from fa_registry.tasks._user_loss import CROSS_ENTROPY, LOSSES, Loss
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import Tracker
 from fa_registry.training.checkpoint import load_into, load_tensors
@@ -27,9 +29,10 @@ from fa_registry.training.input_validation import Checks
 from fa_registry.training.probe_context import least_error_of
 from fa_registry.training.reference import WIDTHS
 from fa_registry.training.user_model import UserCreditRule, measured, own_network
-from fa_registry.training.user_run_setup import EVALUATION, OWN_LOOP, UserRunSetup
+from fa_registry.training.user_run_setup import EVALUATION, LOSS, OWN_LOOP, UserRunSetup
 
 REPORTED = "accuracy, losses and all metrics of the credit are as the author of the loop reported them"
+NO_LOSS = "; its loss is the function {} of the author, so no metric of the gradient is recomputed"
 # metrics that need no gradient
 OF_STATES = {"h_norm", "growth", "growth_init", "growth_max", "growth_init_max", "h_L"}
 
@@ -72,9 +75,10 @@ def of_own_loop(tracker: Tracker, record: RunRecord, factories: Sequence[str]) -
     if problem := threads_refused(threads):
         return _unverifiable(record, problem)
     with pinned_threads(threads):
-        recomputed, objection = _measured_again(tracker, record, story)
-    comparable = _without_word(record.measurements, recomputed, objection)
-    check = Check(MEASURING, "not possible", f"{trained}: {REPORTED}")
+        recomputed, objection, is_loss_known = _measured_again(tracker, record, story)
+    comparable = _without_word(record.measurements, recomputed, objection, is_loss_known)
+    unknown_loss = "" if is_loss_known else NO_LOSS.format(story.get("loss_function", ""))
+    check = Check(MEASURING, "not possible", f"{trained}: {REPORTED}{unknown_loss}")
     return dataclasses.replace(record, integrity=with_checks(compare(comparable, recomputed), [check]))
 
 
@@ -83,30 +87,57 @@ def _unverifiable(record: RunRecord, reason: str) -> RunRecord:
     return dataclasses.replace(record, integrity=Integrity("unverifiable", (reason,), (check,)))
 
 
-def _measured_again(tracker: Tracker, record: RunRecord, story: Any) -> tuple[Measurements, str]:
+def _measured_again(tracker: Tracker, record: RunRecord, story: Any) -> tuple[Measurements, str, bool]:
+    """Recompute the metrics of a run.
+
+    Returns:
+        The metrics, the objection to the reference gradient, and whether the run's loss is known.
+    """
     files = {name: tracker.artifact(record.run_id, name) for name in (schema.FINAL, EVALUATION)}
     if missing := [name for name, path in files.items() if path is None or name not in record.digests]:
         raise IntegrityError(
             f"run {record.run_id}: {', '.join(missing)}: the file or its recorded digest is missing, so no metric can be recomputed"
         )
-    model = from_factory(str(story["factory"]))
+    built = from_factory(str(story["factory"]))
+    model = built.model if isinstance(built, AdaptedNetwork) else built
     load_into(model, files[schema.FINAL], record.digests[schema.FINAL])
     batch = load_tensors(files[EVALUATION], record.digests[EVALUATION])
     checks = Checks(f"run {record.run_id}")
     gradient = str(story.get("gradient", ""))
     declared = (story.get("sites", ()), story.get("skip") or "outside", story.get("readout", ""), gradient)
-    network = own_network(checks, model, *declared)
+    network = built if isinstance(built, AdaptedNetwork) else own_network(checks, model, *declared)
     checks.finish()
+    loss, is_loss_known = _loss(record, getattr(built, LOSS, ""))
     members = diagnostics.CATALOG.built_in().values()
     selected = [diagnostic for diagnostic in members if diagnostic.card.when == "epoch"]
-    setup = UserRunSetup(record.spec, model, (batch["x"], batch["y"]), 0)
+    setup = UserRunSetup(record.spec, model, (batch["x"], batch["y"]), 0, loss=loss)
     least_error = least_error_of(record.measurements.conventions)
     rule = UserCreditRule("audit", model, None, None, 0)
-    measurements, reference = measured(network, *setup.eval_batch, rule, selected, least_error)
-    return setup.with_conventions(measurements, reference.source), reference.check.objection if reference.check else ""
+    measurements, reference = measured(network, *setup.eval_batch, rule, selected, least_error, task=setup.task)
+    objection = reference.check.objection if reference.check else ""
+    return setup.with_conventions(measurements, reference.source), objection, is_loss_known
 
 
-def _without_word(logged: Measurements, recomputed: Measurements, objection: str) -> Measurements:
+def _loss(record: RunRecord, given: Loss) -> tuple[Loss, bool]:
+    """Return the loss of a run, and whether it is known.
+
+    A run that names a built-in loss is measured with this loss. The loss of a run that names a function is known only if the
+    trusted factory returns it: `given` is the loss of the result of `adapt`. An unknown loss is replaced by the sum of the outputs,
+    because no metric that needs the loss is compared.
+    """
+    name = record.measurements.conventions.get(LOSS, CROSS_ENTROPY)
+    if name in LOSSES:
+        return str(name), True
+    return (given, True) if callable(given) else (_sum_of_outputs, False)
+
+
+def _sum_of_outputs(outputs: Tensor, targets: Tensor) -> Tensor:
+    return outputs.reshape(len(outputs), -1).sum(dim=1)
+
+
+def _without_word(
+    logged: Measurements, recomputed: Measurements, objection: str, is_loss_known: bool = True
+) -> Measurements:
     """Return the logged metrics that were also recomputed from the weights and the batch."""
 
     # If the reference check fails, metrics have the reason `objection` instead of a value. These metrics are compared too,
@@ -117,7 +148,10 @@ def _without_word(logged: Measurements, recomputed: Measurements, objection: str
     # REFERENCE_CHECK is omitted, because its first direction is the credit
     sites = {name: row for name, row in recomputed.sites.items() if any(map(is_known, row)) and name != REFERENCE_CHECK}
     scalars = {name for name, reading in recomputed.scalars.items() if is_known(reading)}
-    if any(reading.value for reading in recomputed.sites.get(WIDTHS, ())):  # the logged estimate used the credit
+    is_estimate = any(
+        reading.value for reading in recomputed.sites.get(WIDTHS, ())
+    )  # the logged estimate used the credit
+    if is_estimate or not is_loss_known:
         sites = {name: row for name, row in sites.items() if name in OF_STATES}
         scalars &= OF_STATES
     return dataclasses.replace(

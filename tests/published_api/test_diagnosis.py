@@ -34,6 +34,7 @@ FIELDS = (
     "remarks",
     "thresholds",
     "flags",
+    "loss",
 )
 EXPLODED, AT_FLOOR = "residual stream exploded", "BP reference at floor"
 HIGH, NOT_BEATEN = "cross-batch stability high", "frozen baseline not beaten"

@@ -26,6 +26,7 @@ from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.replay_summary import as_logged
 from fa_registry.provenance import NOT_A_CHECKOUT
 from fa_registry.records import AuditReport, Reading, RunAudit, RunRecord, RunSpec
+from fa_registry.records.manifest_checks import OWN_LOOP
 from fa_registry.records.runs import pairs
 from fa_registry.reporting.labels import group_label
 from fa_registry.reporting.report_values import scalar_estimate, scalar_metric, site_row
@@ -43,6 +44,10 @@ from fa_registry.reporting.view_models import (
 )
 
 PER_RUN = "One number per run"
+OF_MAPS = (
+    "where the state is a map, this table compares sums over its positions; the row Γ map of the table Credit and its null "
+    "compares flattened maps, the usual convention for convolutions"
+)
 
 
 def site_tables(runs: Sequence[RunAudit], report: AuditReport) -> tuple[Table[Row[Cell]], ...]:
@@ -85,6 +90,8 @@ def gamma_table(runs: Sequence[RunAudit], exact: Sequence[int], informative: boo
     sites = [site for site in range(sites_of(runs)) if (site not in exact) == informative]
     rows = tuple(Row(str(site), tuple(_cell(run, "gamma", "cos", site) for run in runs)) for site in sites)
     notes = _notes((name, row.cells[index]) for index, (name, _) in enumerate(columns) for row in rows)
+    has_maps = any(reading.value is not None for run in runs for reading in site_row(run.record, "gamma_flat"))
+    notes += (OF_MAPS,) if has_maps and rows else ()
     title_suffix = "" if informative else ", exact by construction"
     return Table(f"{symbol_of('gamma')} per site and seed{title_suffix}", columns, rows, notes)
 
@@ -242,6 +249,7 @@ def identification(group: Group, report: AuditReport) -> tuple[Entry, ...]:
         *_statement("Conformance", records, _conformance),
         *_statement("Resumed", records, _resumed),
         *_statement("Adopted", records, _adopted),
+        *_statement("Loss", records, _loss),
         each("Eval batch", records, _eval_batch),
         each("Measured", records, lambda record: description(record.measurements.conventions)),
     )
@@ -384,6 +392,13 @@ def _resumed(record: RunRecord) -> str:
 def _adopted(record: RunRecord) -> str:
     origin = record.provenance.get("origin")
     return description(origin) if origin else ""
+
+
+def _loss(record: RunRecord) -> str:
+    """Return the loss that the author of a user-supplied loop named, or ""."""
+    loop = record.provenance.get(OWN_LOOP, {})
+    function = f" {loop['loss_function']}" if "loss_function" in loop else ""
+    return f"{loop['loss']}{function}, as named by the author of the loop" if "loss" in loop else ""
 
 
 def _eval_batch(record: RunRecord) -> str:
