@@ -58,9 +58,15 @@ class Stops(Trainer):
 
 @pytest.fixture
 def forged(store, monkeypatch):
-    """forged(trainer, method=…, …): trains a seed (2) of the tiny study again by that trainer; returns the run's id."""
+    """forged(trainer, method=…, …): trains a seed (2) of the tiny study by that trainer; returns the run's id.
 
-    def train(trainer: type[Trainer], **spec: str) -> str:
+    The new run takes the place of the honest ones, which are deleted, unless it is to be `beside` them.
+    """
+
+    def train(trainer: type[Trainer], beside: bool = False, **spec: str) -> str:
+        honest = {"method": spec["method"], "control": spec.get("control", "none"), "seed": int(spec.get("seed", "2"))}
+        for run_id in () if beside else store.run_ids(**honest):
+            store.sql("UPDATE runs SET lifecycle_stage = 'deleted' WHERE run_uuid = ?", run_id)
         monkeypatch.setattr(workflow, "Trainer", trainer)
         options = [text for name, value in {"seed": "2", **spec}.items() for text in (f"--{name}", value)]
         result = call("train", *options, "--epochs", "4", *SIZES, "--study", "tiny", "--force", "--json")
