@@ -28,7 +28,7 @@ ADOPTED, CONTROLS, DUPLICATE = "adopted", "controls", "duplicate"
 CREDIT, NETWORK, DATA, TASK, TRAINING = "credit rule", "network", "data", "task", "network training"
 CONFORMANCE = "conformance"  # name of the metric that the rule METHOD judges
 FAILED = "FAILED CONFORMANCE"
-CANNOT_TELL, NOT_MEASURED, CONTRADICTED = "CANNOT TELL HERE", "NOT MEASURED AGAIN", "CONTRADICTED"
+UNDECIDED_HERE, NOT_MEASURED, CONTRADICTED = "CANNOT TELL HERE", "NOT MEASURED AGAIN", "CONTRADICTED"
 TITLES = {
     METHOD: "conformance of the method",
     CODE: "code that trained the run",
@@ -88,14 +88,14 @@ def evidence(record: RunRecord) -> Iterator[Finding]:
     # an author can write another configuration into a run's files: inconclusive checks are a warning, never a pass
     if undecided := [f"{check.subject}: {check.detail}" for check in checks if is_undecidable(check)]:
         required = "the metrics recomputed with this configuration equal the recorded metrics within the tolerances"
-        yield _finding(record, MEASURING, "warn", CANNOT_TELL, required, "; ".join(undecided))
+        yield _finding(record, MEASURING, "warn", UNDECIDED_HERE, required, "; ".join(undecided))
     if shared_text := shared_samples(record):
         required = f"at most {MOST_SHARED:.0%} of the test set is training data"
         yield _finding(record, DATA, "warn", "TEST IN TRAIN", required, shared_text)
 
 
 def _of_repetitions(record: RunRecord) -> Iterator[Finding]:
-    """Yield a finding if other runs of the specification have other final weights, but need not have the same bits."""
+    """Yield a finding if other runs of the specification may differ, and do differ, in their weights."""
     for check in record.integrity.checks:
         if check.subject == REPETITIONS and check.outcome != "differs":  # "differs" is a mismatch
             outcome, state = ("pass", "REPEATED") if check.outcome == "agrees" else ("warn", CONTRADICTED)

@@ -14,7 +14,6 @@ from fa_registry.metrics import HEADLINE_GAMMA, SUBJECTS, TOKEN_LOSS, headline_o
 from fa_registry.protocol.credit import carried_text, guard_of, is_exact
 from fa_registry.protocol.evidence_rules import (
     ADOPTED,
-    CANNOT_TELL,
     CODE,
     CONTRADICTED,
     CREDIT,
@@ -27,6 +26,7 @@ from fa_registry.protocol.evidence_rules import (
     SEAL,
     TASK,
     TRAINING,
+    UNDECIDED_HERE,
     speaks_for_nothing,
 )
 from fa_registry.protocol.last_block import STATE as LAST_BLOCK
@@ -64,7 +64,7 @@ from fa_registry.reporting.report_values import last_site, scalar_metric, site_r
 from fa_registry.reporting.text.filters import compact, num
 from fa_registry.reporting.view_models import Claim
 
-UNCONFIRMED = ((MEASURING, CANNOT_TELL), (MEASURING, NOT_MEASURED), (REPETITIONS, CONTRADICTED))
+UNCONFIRMED = ((MEASURING, UNDECIDED_HERE), (MEASURING, NOT_MEASURED), (REPETITIONS, CONTRADICTED))
 NO_EVIDENCE = "The metrics do not match the files recorded with the run, so no claim about this run is allowed"
 # The published protocol states that it finds failures but does not prove their absence.
 CAVEAT = "the rules detect only known defects of a comparison in this setting, and no other defects"

@@ -343,7 +343,7 @@ def _planned(setup: RunSetup, sealed: SealedTraining, replay: str | int) -> tupl
 
 
 def _is_out_of_reach(setup: RunSetup, sealed: SealedTraining) -> bool:
-    """Return whether the training can neither be replayed to its end by default nor be compared epoch by epoch.
+    """Return whether the training is too long to be replayed, and its epochs cannot be compared here.
 
     This does not depend on whether the run was chosen: no audit by default can prove more than the first steps of such a run.
     """

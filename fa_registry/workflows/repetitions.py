@@ -26,10 +26,10 @@ SAME_SOURCE = ("code", "dataset_digest")  # fields of the provenance that must b
 
 
 def with_repetitions(tracker: Tracker, records: Sequence[RunRecord]) -> list[RunRecord]:
-    """Return the records, each with a check that names the runs of its specification with other final weights.
+    """Add a check to each record whose specification has runs with different final weights.
 
-    The whole store is searched, so that a run that the audit did not select is compared too. A record without such a run is
-    returned unchanged. The order of the records does not change.
+    The whole store is searched, so that a run that the audit did not select is compared too. The check names these runs. The
+    order of the records does not change.
     """
     repeated = _repeated(tracker, [record.spec.identity for record in records if not record.spec.weights])
     return [_checked(record, repeated.get(record.spec.identity, ())) for record in records]
@@ -91,7 +91,7 @@ def must_repeat_bits(first: RunRecord, second: RunRecord) -> bool:
 
 
 def _result(run: RunRecord) -> tuple[str, str]:
-    """Return the status and the digest of the final weights, which is empty if some weights are not finite."""
+    """Return the status and the digest of the final weights; it is empty if some are not finite."""
     return run.status, run.provenance.get("final_weights", "")
 
 

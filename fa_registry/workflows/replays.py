@@ -95,7 +95,7 @@ def chosen_runs(tracker: Tracker, runs: Sequence[StoredRun], measuring: Remeasur
 
 
 def further_runs(records: Sequence[RunRecord], measuring: RemeasureOptions) -> frozenset[str]:
-    """Return the ids of further runs to replay, because a chosen run turned out not to count in the verdict.
+    """Return the ids of further runs to replay, because a chosen run does not count in the verdict.
 
     A run may be the newest of its seed and not count, for example because its files were changed. The result contains frozen
     controls that count and one run of every group of which no run that counts was chosen.
@@ -118,7 +118,10 @@ def _is_replayable(spec: RunSpec) -> bool:
 
 
 def _drawn(counted: Mapping[str, RunSpec], nonce: str, already: Set[str] = frozenset()) -> frozenset[str]:
-    """Return all frozen controls, and one pseudorandom run of each group without a run in `already`; omit `already`."""
+    """Return all frozen controls and one pseudorandom run of each group.
+
+    Runs in `already` are omitted, and so are groups that have such a run.
+    """
     first: dict[str, str] = {}
     for run_id in sorted(counted, key=lambda run_id: (run_id not in already, ranked(nonce, run_id))):
         first.setdefault(counted[run_id].seeds, run_id)

@@ -17,7 +17,6 @@ import pytest
 from fa_registry.metrics import label_of
 from fa_registry.protocol.evidence_rules import (
     ADOPTED,
-    CANNOT_TELL,
     CODE,
     CONTRADICTED,
     CREDIT,
@@ -30,6 +29,7 @@ from fa_registry.protocol.evidence_rules import (
     SEAL,
     TASK,
     TRAINING,
+    UNDECIDED_HERE,
 )
 from fa_registry.records import (
     REPETITIONS,
@@ -466,7 +466,7 @@ def rows_of_evidence() -> Iterator[Row]:
         if key in ("method fails", "other code"):  # these void every other claim
             yield row("trained depth", "its accuracy may be reported", sealed, a_run(CLEARS, found))
     beats = a_run(CLEARS, verdict="warn")
-    for rule, state in ((MEASURING, CANNOT_TELL), (MEASURING, NOT_MEASURED), (REPETITIONS, CONTRADICTED)):
+    for rule, state in ((MEASURING, UNDECIDED_HERE), (MEASURING, NOT_MEASURED), (REPETITIONS, CONTRADICTED)):
         unconfirmed = a_run(CLEARS, a_finding(rule, "warn", quantity=rule, state=state), verdict="warn")
         yield row("beats frozen", "The trained blocks beat frozen random blocks", beats, unconfirmed)
     unchecked = a_run(
