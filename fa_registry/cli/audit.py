@@ -183,9 +183,10 @@ def _judged(report: AuditReport) -> None:
     for text, labels in _proofs(printed):
         print_out(f"replay: {text}: {labels}")
     if report.replay and report.replay.runs:
+        agreeing = sum(run.outcome == "agrees" for run in report.replay.runs)
         print_out(
-            f"replay: {pluralise(len(report.replay.runs), 'run')} trained again completely; "
-            f"--nonce {report.replay.nonce} selects the same runs"
+            f"replay: {agreeing} of {pluralise(len(report.replay.runs), 'chosen run')} trained again completely, with the same "
+            f"result; --nonce {report.replay.nonce} selects the same runs"
         )
     for group in printed:
         by_seed = {run.record.spec.seed: run.verdict.label for run in group.runs}

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from fa_registry.records import (
     CREDIT_CHECK,
     NETWORK_CHECK,
+    REPETITIONS,
     SHARED_SAMPLES,
     TASK_CHECK,
     TRAINING_CHECK,
@@ -27,6 +28,7 @@ ADOPTED, CONTROLS, DUPLICATE = "adopted", "controls", "duplicate"
 CREDIT, NETWORK, DATA, TASK, TRAINING = "credit rule", "network", "data", "task", "network training"
 CONFORMANCE = "conformance"  # name of the metric that the rule METHOD judges
 FAILED = "FAILED CONFORMANCE"
+UNDECIDED_HERE, NOT_MEASURED, CONTRADICTED = "CANNOT TELL HERE", "NOT MEASURED AGAIN", "CONTRADICTED"
 TITLES = {
     METHOD: "conformance of the method",
     CODE: "code that trained the run",
@@ -35,6 +37,7 @@ TITLES = {
     ADOPTED: "training of an adopted run",
     CONTROLS: "one frozen control per setting and seed",
     DUPLICATE: "one run per seed",
+    REPETITIONS: "runs of one specification",
     CREDIT: CREDIT_CHECK,
     NETWORK: NETWORK_CHECK,
     DATA: "test samples in the training set",
@@ -47,13 +50,14 @@ PROVING = (INITIAL, STEPS, CODE)  # subjects of the checks that must agree for a
 # Subject of a check → finding (rule, state, requirement) if the check was not possible. Such a run cannot pass.
 WARNED = {
     # only a warning, because an author can write `cuda` into any specification
-    MEASURING: (MEASURING, "NOT MEASURED AGAIN", "every metric is recomputed from the recorded weights"),
+    MEASURING: (MEASURING, NOT_MEASURED, "every metric is recomputed from the recorded weights"),
     CREDIT_CHECK: (CREDIT, "NOT TOLD APART", "at the final weights, the credit differs from that of backpropagation"),
     TASK_CHECK: (TASK, "THIRD-PARTY TASK", "a built-in task computes the losses and the main metric"),
     TRAINING_CHECK: (TRAINING, "NOT BY CREDITS", "credits alone train the blocks; frozen blocks change nothing else"),
     NETWORK_CHECK: (NETWORK, "LOOKS ANSWERS UP", "each output of the network depends only on its input"),
 }
 MOST_SHARED = 0.01
+REPEATABLE = "all runs of one specification have the same result, up to rounding"
 
 
 def evidence(record: RunRecord) -> Iterator[Finding]:
@@ -76,6 +80,7 @@ def evidence(record: RunRecord) -> Iterator[Finding]:
             if rule == MEASURING and record.integrity.state == "verified":
                 state = "PARTLY RECOMPUTED"  # a user-supplied loop with a trusted factory
             yield _finding(record, rule, "warn", state, required, check.detail)
+    yield from _of_repetitions(record)
     if record.spec.weights:
         required = "the audit can re-initialise the weights from the seed and replay the first steps of the run"
         text = "the run was trained by another program and adopted, so no audit can determine which code trained it"
@@ -83,10 +88,18 @@ def evidence(record: RunRecord) -> Iterator[Finding]:
     # an author can write another configuration into a run's files: inconclusive checks are a warning, never a pass
     if undecided := [f"{check.subject}: {check.detail}" for check in checks if is_undecidable(check)]:
         required = "the metrics recomputed with this configuration equal the recorded metrics within the tolerances"
-        yield _finding(record, MEASURING, "warn", "CANNOT TELL HERE", required, "; ".join(undecided))
+        yield _finding(record, MEASURING, "warn", UNDECIDED_HERE, required, "; ".join(undecided))
     if shared_text := shared_samples(record):
         required = f"at most {MOST_SHARED:.0%} of the test set is training data"
         yield _finding(record, DATA, "warn", "TEST IN TRAIN", required, shared_text)
+
+
+def _of_repetitions(record: RunRecord) -> Iterator[Finding]:
+    """Yield a finding if other runs of the specification may differ, and do differ, in their weights."""
+    for check in record.integrity.checks:
+        if check.subject == REPETITIONS and check.outcome != "differs":  # "differs" is a mismatch
+            outcome, state = ("pass", "REPEATED") if check.outcome == "agrees" else ("warn", CONTRADICTED)
+            yield _finding(record, REPETITIONS, outcome, state, REPEATABLE, check.detail)
 
 
 def shared_samples(record: RunRecord) -> str:
@@ -150,7 +163,9 @@ def _doubts(control: RunRecord, trusts_logged: bool) -> Iterator[str]:
         return
     if control.spec.method != "bp":
         yield f"method {control.spec.method} trained the control, expected bp"
-    if integrity.state != "verified":
+    undecided = [f"{check.subject}: {check.detail}" for check in integrity.checks if is_undecidable(check)]
+    yield from undecided
+    if integrity.state != "verified" and not undecided:
         yield f"the metrics of the control are {integrity.state}"
     checks = {check.subject: check for check in integrity.checks}
     yield from (f"{check.subject}: {check.detail}" for check in integrity.checks if not check.sealed)

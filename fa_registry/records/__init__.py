@@ -44,6 +44,7 @@ from fa_registry.records.runs import (
     CONFORMANCE_STATES,
     CREDIT_CHECK,
     NETWORK_CHECK,
+    REPETITIONS,
     SCHEMA,
     SHARED_SAMPLES,
     TASK_CHECK,

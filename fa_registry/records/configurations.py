@@ -11,7 +11,7 @@ from fa_registry.records.runs import Check, Scalar
 from fa_registry.text_safety import escape_to_one_line
 
 SAME_MACHINE = ("threads", "device", "torch", "processor")
-CONFIGURATION = ("instruction_set", "math_library", "fingerprint")  # not recorded by older releases
+CONFIGURATION = ("instruction_set", "math_library", "fingerprint")
 UNDECIDABLE = "cannot tell here"  # start of an inconclusive check's detail
 # Subjects of checks that may be inconclusive; an inconclusive check warns.
 ASKED = ("figures", "initial weights", "feedback", "first steps", "whole training")
@@ -19,13 +19,12 @@ LONGEST = 150  # characters of a recorded setting that a message shows
 
 
 def differing_settings(logged: Mapping[str, Scalar], current: Mapping[str, Scalar]) -> list[str]:
-    """Return the names of the settings in which two configurations differ.
+    """Return the names of the settings that are not known to be equal in two configurations.
 
-    If no setting differs, recomputed metrics must equal the logged metrics in every bit.
+    A setting that is not recorded is unknown, so it counts as different. If no setting differs, recomputed metrics must equal
+    the logged metrics in every bit.
     """
-    # an older run has no CONFIGURATION, so only SAME_MACHINE is compared
-    names = [*SAME_MACHINE, *(name for name in CONFIGURATION if name in logged)]
-    return [name for name in names if logged.get(name) != current.get(name)]
+    return [name for name in (*SAME_MACHINE, *CONFIGURATION) if name not in logged or logged[name] != current.get(name)]
 
 
 def described_difference(logged: Mapping[str, Scalar], current: Mapping[str, Scalar]) -> str:

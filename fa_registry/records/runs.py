@@ -196,6 +196,7 @@ CHECK_OUTCOMES = get_args(CheckOutcome)
 # Subjects of checks that become findings.
 CREDIT_CHECK, NETWORK_CHECK = "another rule than backpropagation", "answers of the network"
 TASK_CHECK, TRAINING_CHECK = "built-in task", "training of the network"
+REPETITIONS = "repetitions"
 # Names of two conventions: the number of classes, and the number of test samples that are also training samples.
 CLASSES = "classes"
 SHARED_SAMPLES = "test_samples_in_train"
@@ -221,6 +222,8 @@ class Check:
     """number of epochs whose recorded measurements were recomputed, including the initialisation"""
     elsewhere: bool = False
     """whether the check is inconclusive because the audit has another configuration (machine, libraries) than the run"""
+    others: tuple[str, ...] = ()
+    """ids of the runs with which the check compared the run"""
 
 
 @dataclass(frozen=True)

@@ -15,21 +15,24 @@ from fa_registry.protocol.credit import carried_text, guard_of, is_exact
 from fa_registry.protocol.evidence_rules import (
     ADOPTED,
     CODE,
+    CONTRADICTED,
     CREDIT,
     DATA,
     DUPLICATE,
     MEASURING,
     METHOD,
     NETWORK,
+    NOT_MEASURED,
     SEAL,
     TASK,
     TRAINING,
+    UNDECIDED_HERE,
     speaks_for_nothing,
 )
 from fa_registry.protocol.last_block import STATE as LAST_BLOCK
 from fa_registry.protocol.rule_evaluation import AT_CHANCE
 from fa_registry.protocol.verdict import is_intact
-from fa_registry.records import Exclusion, Finding, Reading, RunAudit
+from fa_registry.records import REPETITIONS, Exclusion, Finding, Reading, RunAudit
 from fa_registry.reporting.claims_depth import cleared_text, depth_claims, is_above_frozen, sampled
 from fa_registry.reporting.claims_gamma import THE_GRADIENT, gamma_claims
 from fa_registry.reporting.claims_reference import (
@@ -61,6 +64,7 @@ from fa_registry.reporting.report_values import last_site, scalar_metric, site_r
 from fa_registry.reporting.text.filters import compact, num
 from fa_registry.reporting.view_models import Claim
 
+UNCONFIRMED = ((MEASURING, UNDECIDED_HERE), (MEASURING, NOT_MEASURED), (REPETITIONS, CONTRADICTED))
 NO_EVIDENCE = "The metrics do not match the files recorded with the run, so no claim about this run is allowed"
 # The published protocol states that it finds failures but does not prove their absence.
 CAVEAT = "the rules detect only known defects of a comparison in this setting, and no other defects"
@@ -96,14 +100,20 @@ def claims(
     # A claim is about the method, so a claim is allowed only if every judged seed supports the claim.
     judged_ids = {run.record.run_id for run in judged}
     trained_here = not any(run.record.spec.weights for run in judged)
+    may_claim = trained_here and not any(map(_is_unconfirmed, judged))
     # The code that trained an adopted run is not known, so no claim about its training is allowed.
     earned = (
         candidate
         for candidate in candidates
-        if (candidate.kind != "may" or (trained_here and judged_ids <= set(candidate.run_ids)))
+        if (candidate.kind != "may" or (may_claim and judged_ids <= set(candidate.run_ids)))
         and (trained_here or candidate.key != "passes alone")
     )
     return tuple(sorted((_with_seeds(one, judged) for one in earned), key=lambda one: WEIGHT[one.key]))
+
+
+def _is_unconfirmed(run: RunAudit) -> bool:
+    """Return whether the audit could not confirm the run's result, so that nothing may be claimed."""
+    return any(finding.outcome == "warn" and (finding.rule, finding.state) in UNCONFIRMED for finding in run.findings)
 
 
 def _with_seeds(one: Claim, judged: Sequence[RunAudit]) -> Claim:
@@ -221,6 +231,7 @@ OF_EVIDENCE: Mapping[tuple[str, str], tuple[str, str]] = MappingProxyType(
             "No claim about the training of the blocks or the effect of the feedback used in training is allowed for these weights",
         ),
         (DUPLICATE, "warn"): ("superseded", "The metrics of this run are no evidence about the method"),
+        (REPETITIONS, "warn"): ("other warns", "The {symbol} of this specification is not one number"),
         (CODE, "not_applicable"): (
             "other code",
             "No claim about the metrics of this run is allowed, because the metrics could not be recomputed",

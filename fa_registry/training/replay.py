@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from fa_registry import diagnostics
+from fa_registry import architectures, diagnostics
 from fa_registry.diagnostics import eval_mode
 from fa_registry.metrics import headline_of, label_of
 from fa_registry.records import Check, Measurements, Reading, Scalar
@@ -158,16 +158,20 @@ class EpochComparison:
 
 
 def work_of(setup: RunSetup, epochs: int) -> float:
-    """Return the number of multiplications that a training with this number of epochs needs.
+    """Return the number of multiplications that count for a training with this number of epochs.
 
-    The number includes an overhead per step.
+    One multiplication per sample and weight counts, and an overhead per step. A built-in network may use a weight several times
+    per sample, which counts. The forward pass of any other network is not counted: it could waste work, so that no training of the
+    network would ever be replayed.
     """
     samples, batch = len(setup.splits.train_labels), setup.spec.recipe.batch_size
-    with FlopCounterMode(display=False) as counter, torch.no_grad(), eval_mode(setup.network):
-        setup.network(setup.splits.test_images[:1])
-    weights = sum(parameter.numel() for parameter in setup.network.parameters())
+    per_sample = sum(parameter.numel() for parameter in setup.network.parameters())
+    if architectures.CATALOG.location(setup.spec.architecture).is_builtin:
+        with FlopCounterMode(display=False) as counter, torch.no_grad(), eval_mode(setup.network):
+            setup.network(setup.splits.test_images[:1])
+        per_sample = max(counter.get_total_flops() / 2, per_sample)
     steps = -(-samples // batch)
-    return epochs * (samples * max(counter.get_total_flops() / 2, weights) + steps * STEP_WORK)
+    return epochs * (samples * per_sample + steps * STEP_WORK)
 
 
 def continues(chain: Sequence[str], trainer: Trainer) -> bool:

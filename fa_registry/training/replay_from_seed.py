@@ -34,7 +34,6 @@ from fa_registry.training.credit_check import (
 )
 from fa_registry.training.replay import (
     KEPT,
-    OTHER_BITS,
     WHOLE,
     WHOLE_WORK,
     EpochComparison,
@@ -65,6 +64,12 @@ OTHER_DRAW = (
     "the check cannot show that the run started from its seed: only the digest of the initial weights is recorded, this "
     "machine may round random weights differently, and no training steps were replayed"
 )
+UNREPEATABLE = "only a CPU repeats a training bit by bit"
+OUT_OF_REACH = (
+    "only the first steps can be proven here: the training is too long to be replayed completely by default, and its epochs cannot "
+    "be compared bit by bit; --replay all replays it completely"
+)
+TOO_LONG = "no whole epoch of this network is replayed by default; --replay all replays all epochs"
 NOT_SEALED = "no state after the first steps is recorded with this run"
 
 
@@ -162,9 +167,13 @@ def replay_training(
         return ReplayResult((*checks, Check("first steps", "not possible", "no replay was requested (--replay off)")))
     start = time.monotonic()
     steps, reason = _planned(setup, sealed, replay)
-    full_steps, refusal = _planned_whole(setup, sealed, replay) if is_full_replay or replay == ALL else (0, "")
-    if refusal:
-        checks.append(Check(WHOLE, "not possible", refusal))
+    full_steps = 0
+    if replay == AUTO and _is_out_of_reach(setup, sealed):
+        checks.append(undecidable(WHOLE, sealed.elsewhere or UNREPEATABLE, OUT_OF_REACH))
+    elif is_full_replay or replay == ALL:
+        full_steps = _planned_whole(setup, sealed, replay)
+        if sealed.epochs and not full_steps:
+            checks.append(Check(WHOLE, "not possible", TOO_LONG))
     checks += _kept_states(setup, sealed, replay)
     if reason and not full_steps:
         return ReplayResult((*checks, Check("first steps", "not possible", reason)))
@@ -333,20 +342,20 @@ def _planned(setup: RunSetup, sealed: SealedTraining, replay: str | int) -> tupl
     return steps, ""
 
 
-def _planned_whole(setup: RunSetup, sealed: SealedTraining, replay: str | int) -> tuple[int, str]:
-    """Return the number of steps of the whole epochs to replay. If it is 0, return the reason too."""
+def _is_out_of_reach(setup: RunSetup, sealed: SealedTraining) -> bool:
+    """Return whether the training is too long to be replayed, and its epochs cannot be compared here.
+
+    This does not depend on whether the run was chosen: no audit by default can prove more than the first steps of such a run.
+    """
+    return not sealed.exact and work_of(setup, sealed.epochs) > WHOLE_WORK
+
+
+def _planned_whole(setup: RunSetup, sealed: SealedTraining, replay: str | int) -> int:
+    """Return the number of steps of the whole epochs to replay."""
     epochs = sealed.epochs
     if replay != ALL and work_of(setup, epochs) > WHOLE_WORK:
-        if not sealed.exact:
-            return (
-                0,
-                f"{OTHER_BITS}, so no training is replayed completely by default; --replay all replays it completely",
-            )
         epochs = int(WHOLE_WORK / work_of(setup, 1))
-    per_epoch = -(-len(setup.splits.train_labels) // setup.spec.recipe.batch_size)
-    if epochs or not sealed.epochs:
-        return epochs * per_epoch, ""
-    return 0, "no whole epoch of this network is replayed by default; --replay all replays all epochs"
+    return epochs * -(-len(setup.splits.train_labels) // setup.spec.recipe.batch_size)
 
 
 def _kept_states(setup: RunSetup, sealed: SealedTraining, replay: str | int) -> Iterator[Check]:

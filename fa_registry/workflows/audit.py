@@ -41,7 +41,8 @@ from fa_registry.workflows.options import (
     checked_pages,
 )
 from fa_registry.workflows.plugin_list import catalog_of
-from fa_registry.workflows.remeasure import checked_measuring, remeasure_all, replay_remark, report_replay, with_chosen
+from fa_registry.workflows.remeasure import checked_measuring, remeasure_all
+from fa_registry.workflows.replays import replay_remark, report_replay, with_chosen
 from fa_registry.workflows.reports import LARGEST
 from fa_registry.workflows.selection import Selection, add_unaudited_runs, not_judged, previous_seed_sets, select_runs
 from fa_registry.workflows.stores import in_browser, mlflow_run_in_progress, open_tracker

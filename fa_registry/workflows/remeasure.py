@@ -7,7 +7,7 @@ import importlib.util
 import logging
 import sys
 import traceback
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -22,15 +22,12 @@ from fa_registry.parallel import usable_cores
 from fa_registry.plugin_registry import IMPORTED
 from fa_registry.protocol.evidence_rules import MEASURING
 from fa_registry.protocol.integrity import compare, merged, with_checks
-from fa_registry.protocol.replay_summary import WHOLE
 from fa_registry.records import (
     Check,
     Exclusion,
     Integrity,
     Measurements,
     Reading,
-    Replay,
-    ReplayedRun,
     RunRecord,
 )
 from fa_registry.records.configurations import described_difference
@@ -65,7 +62,8 @@ from fa_registry.workflows.coordination import asked_resources, check_reach
 from fa_registry.workflows.duplicate_weights import compared, final_weights, initial_weights
 from fa_registry.workflows.options import RemeasureOptions
 from fa_registry.workflows.progress import Progress
-from fa_registry.workflows.replays import asked_nonce, chosen_runs, recorded_epochs
+from fa_registry.workflows.repetitions import with_repetitions
+from fa_registry.workflows.replays import asked_nonce, further_runs, recorded_epochs, with_chosen
 from fa_registry.workflows.selection import INTEGRITY_FAILURE, make_exclusion
 from fa_registry.workflows.stores import open_tracker
 from fa_registry.workflows.third_party import Job, built_in_part, measured_apart, usable_members, with_third_party
@@ -86,12 +84,14 @@ class RemeasuredRun:
         record: the run's record, or None if the run is excluded.
         redrawn: result of the replay, or None if no training step was replayed.
         exclusion: reason why the run is excluded; None if the run is not excluded.
+        chosen: whether the run was chosen to be replayed completely.
     """
 
     run: StoredRun
     record: RunRecord | None = None
     redrawn: ReplayResult | None = None
     exclusion: Exclusion | None = None
+    chosen: bool = False
 
     @property
     def text(self) -> str:
@@ -113,7 +113,9 @@ def remeasure_all(
     """Recompute the metrics of several runs, and return one result per run in the order of `runs`.
 
     An error in one run does not affect the other runs. Each run is recomputed with its recorded number of threads, so the
-    metrics do not depend on the number of processes. Runs with the same final weights as another run get a mismatch.
+    metrics do not depend on the number of processes. Runs with the same final weights as another run get a mismatch, and so do
+    runs of one specification that contradict each other. If a run that was chosen to be replayed does not count after that, another
+    run of its group is chosen.
 
     Args:
         measuring: options, as `checked_measuring` returns them.
@@ -122,32 +124,38 @@ def remeasure_all(
     """
     opener = opener or partial(open_tracker, tracker.uri, create=False)
     measuring = with_chosen(tracker, runs, measuring)
+    results = _recomputed(tracker, runs, measuring, data_root, opener)
+    judged = _compared(tracker, results)
+    while further := further_runs([outcome.record for outcome in judged if outcome.record], measuring):
+        measuring = dataclasses.replace(measuring, whole=(measuring.whole or frozenset()) | further)
+        replayed = [run for run in runs if run.run_id in further]
+        by_id = {one.run.run_id: one for one in _recomputed(tracker, replayed, measuring, data_root, opener)}
+        results = [by_id.get(outcome.run.run_id, outcome) for outcome in results]
+        judged = _compared(tracker, results)
+    whole = measuring.whole or frozenset()
+    return [dataclasses.replace(outcome, chosen=outcome.run.run_id in whole) for outcome in judged]
+
+
+def _recomputed(
+    tracker: Tracker,
+    runs: Sequence[StoredRun],
+    measuring: RemeasureOptions,
+    data_root: Path | None,
+    opener: Callable[[], Tracker],
+) -> list[RemeasuredRun]:
+    """Recompute each run alone, including the metrics of third-party diagnostics."""
     results = _each(tracker, runs, partial(_gather_there, opener, measuring, data_root), measuring, data_root)
-    results = _with_third_party(tracker, results, partial(_third_party_there, opener, measuring, data_root), measuring)
+    return _with_third_party(tracker, results, partial(_third_party_there, opener, measuring, data_root), measuring)
+
+
+def _compared(tracker: Tracker, results: Sequence[RemeasuredRun]) -> list[RemeasuredRun]:
+    """Compare the recomputed runs with each other and with the other runs of the store."""
     records = compared(tracker, [outcome.record for outcome in results if outcome.record])
-    by_id = {record.run_id: record for record in records}
+    by_id = {record.run_id: record for record in with_repetitions(tracker, records)}
     return [
         dataclasses.replace(outcome, record=by_id[outcome.run.run_id]) if outcome.record else outcome
         for outcome in results
     ]
-
-
-def with_chosen(tracker: Tracker, runs: Sequence[StoredRun], measuring: RemeasureOptions) -> RemeasureOptions:
-    """Choose the runs to replay completely, and return the options with these runs and with the nonce.
-
-    The nonce determines the random choice and is logged. If the runs were chosen before, `measuring` is returned unchanged.
-    """
-    if measuring.whole is not None:
-        return measuring
-    measuring = dataclasses.replace(measuring, nonce=asked_nonce(measuring.nonce))
-    selected_ids = chosen_runs(tracker, runs, measuring)
-    if selected_ids:
-        LOG.info(
-            "%s trained again completely for comparison; to choose the same runs in another audit, use --nonce %s",
-            pluralise(len(selected_ids), "run"),
-            measuring.nonce,
-        )
-    return dataclasses.replace(measuring, whole=selected_ids)
 
 
 def checked_measuring(measuring: RemeasureOptions, problems: list[str]) -> RemeasureOptions:
@@ -339,28 +347,6 @@ def _run(
     if len(results) < len(runs):
         raise Interrupted("stopped while runs were recomputed; no run was judged")
     return [results[index] for index in range(len(runs))]
-
-
-def replay_remark(results: Sequence[RemeasuredRun]) -> Iterator[str]:
-    """Yield the report's remark on the number of replayed training steps, if any step was replayed."""
-    replays = [outcome.redrawn for outcome in results if outcome.redrawn and outcome.redrawn.steps]
-    if replays:
-        steps, total = sum(replay.steps for replay in replays), sum(replay.of for replay in replays)
-        yield (
-            f"In {pluralise(len(replays), 'run')}, training steps were replayed from the specification: {steps} of their "
-            f"{total} steps ({100 * steps / total:.1f} %)."
-        )
-
-
-def report_replay(measuring: RemeasureOptions, results: Sequence[RemeasuredRun]) -> Replay:
-    """Return the nonce and the result of each completely replayed run, for the report."""
-    runs = []
-    for outcome in results:
-        if outcome.run.run_id in measuring.whole:
-            checks = outcome.record.integrity.checks if outcome.record else ()
-            check = next((one for one in checks if one.subject == WHOLE), Check(WHOLE, "not possible"))
-            runs.append(ReplayedRun(outcome.run.run_id, check.outcome, check.detail))
-    return Replay(measuring.nonce, str(measuring.replay), tuple(runs))
 
 
 def _default_processes(runs: Sequence[StoredRun], measuring: RemeasureOptions = RemeasureOptions()) -> int:

@@ -7,17 +7,21 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import logging
 import re
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fa_registry.errors import RegistryError
+from fa_registry.errors import RegistryError, pluralise
 from fa_registry.metrics import headline_of
+from fa_registry.protocol.grouping import one_a_seed
 from fa_registry.protocol.integrity import ONLY_IN_TRAINING, compare, difference_text
-from fa_registry.records import Measurements, Reading, RunRecord, RunSpec
+from fa_registry.protocol.replay_summary import WHOLE
+from fa_registry.protocol.verdict import is_intact
+from fa_registry.records import Check, Measurements, Reading, Replay, ReplayedRun, RunRecord, RunSpec
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.reader import read_provenance, read_spec
@@ -26,6 +30,10 @@ from fa_registry.training.replay import RecordedEpochs
 from fa_registry.training.replay_from_seed import ALL, AUTO
 from fa_registry.workflows.options import RemeasureOptions
 
+if TYPE_CHECKING:
+    from fa_registry.workflows.remeasure import RemeasuredRun
+
+LOG = logging.getLogger(__name__)
 NONCE = re.compile(r"[0-9a-fA-F]{1,64}")
 ROWS = 5  # number of epochs of a completely replayed run whose measurements are recomputed with `replay="auto"`
 
@@ -48,24 +56,77 @@ def asked_nonce(typed: str) -> str:
     return typed.lower() or drawn_nonce()
 
 
+def with_chosen(tracker: Tracker, runs: Sequence[StoredRun], measuring: RemeasureOptions) -> RemeasureOptions:
+    """Choose the runs to replay completely, and return the options with these runs and with the nonce.
+
+    The nonce determines the random choice and is logged. If the runs were chosen before, `measuring` is returned unchanged.
+    """
+    if measuring.whole is not None:
+        return measuring
+    measuring = dataclasses.replace(measuring, nonce=asked_nonce(measuring.nonce))
+    selected_ids = chosen_runs(tracker, runs, measuring)
+    if selected_ids:
+        LOG.info(
+            "%s chosen to be trained again completely; to choose the same runs in another audit, use --nonce %s",
+            pluralise(len(selected_ids), "run"),
+            measuring.nonce,
+        )
+    return dataclasses.replace(measuring, whole=selected_ids)
+
+
 def chosen_runs(tracker: Tracker, runs: Sequence[StoredRun], measuring: RemeasureOptions) -> frozenset[str]:
     """Return the ids of the runs that the audit replays completely.
 
     With `replay="all"`, the audit replays all runs. With `replay="auto"`, the audit replays one run per group and all frozen
-    controls. Adopted runs and runs of user-supplied loops are never replayed. With any other value, or if `trust_logged` is
-    set, the result is empty.
+    controls. Among several runs of a seed, only the newest is a candidate, because the others do not count. Adopted runs and
+    runs of user-supplied loops are never replayed. With any other value, or if `trust_logged` is set, the result is empty.
+
+    Args:
+        runs: the runs of the audit, oldest first.
     """
     if measuring.trust_logged or measuring.replay not in (AUTO, ALL):
         return frozenset()
     read = ((run.run_id, _spec(tracker, run)) for run in runs)
-    specs = {run_id: spec for run_id, spec in read if spec and not spec.weights and not spec.is_tracked}
+    specs = {run_id: spec for run_id, spec in read if spec and _is_replayable(spec)}
     if measuring.replay == ALL:
         return frozenset(specs)
+    newest = {(spec.seeds, spec.seed): run_id for run_id, spec in specs.items()}
+    return _drawn({run_id: specs[run_id] for run_id in newest.values()}, measuring.nonce)
+
+
+def further_runs(records: Sequence[RunRecord], measuring: RemeasureOptions) -> frozenset[str]:
+    """Return the ids of further runs to replay, because a chosen run does not count in the verdict.
+
+    A run may be the newest of its seed and not count, for example because its files were changed. The result contains frozen
+    controls that count and one run of every group of which no run that counts was chosen.
+
+    Args:
+        records: the recomputed runs, oldest first.
+    """
+    if measuring.trust_logged or measuring.replay != AUTO:
+        return frozenset()
+    groups: dict[str, list[RunRecord]] = {}
+    for record in records:
+        if _is_replayable(record.spec) and is_intact(record) and record.status in schema.FINISHED_STATUSES:
+            groups.setdefault(record.spec.seeds, []).append(record)
+    counted = [record for group in groups.values() for record in one_a_seed(group, lambda record: record).values()]
+    return _drawn({record.run_id: record.spec for record in counted}, measuring.nonce, measuring.whole or frozenset())
+
+
+def _is_replayable(spec: RunSpec) -> bool:
+    return not spec.weights and not spec.is_tracked
+
+
+def _drawn(counted: Mapping[str, RunSpec], nonce: str, already: Set[str] = frozenset()) -> frozenset[str]:
+    """Return all frozen controls and one pseudorandom run of each group.
+
+    Runs in `already` are omitted, and so are groups that have such a run.
+    """
     first: dict[str, str] = {}
-    for run_id in sorted(specs, key=lambda run_id: ranked(measuring.nonce, run_id)):
-        first.setdefault(specs[run_id].seeds, run_id)
-    frozen = (run_id for run_id, spec in specs.items() if spec.control == "frozen")
-    return frozenset(first.values()).union(frozen)
+    for run_id in sorted(counted, key=lambda run_id: (run_id not in already, ranked(nonce, run_id))):
+        first.setdefault(counted[run_id].seeds, run_id)
+    frozen = (run_id for run_id, spec in counted.items() if spec.control == "frozen")
+    return frozenset(first.values()).union(frozen) - already
 
 
 def ranked(nonce: str, *names: object) -> str:
@@ -102,6 +163,28 @@ def recorded_epochs(
         record.measurements.scalars.get(headline.name, Reading(None, "not measured")).value,
         record.measurements.conventions,
     )
+
+
+def replay_remark(results: Sequence[RemeasuredRun]) -> Iterator[str]:
+    """Yield the report's remark on the number of replayed training steps, if any step was replayed."""
+    replays = [outcome.redrawn for outcome in results if outcome.redrawn and outcome.redrawn.steps]
+    if replays:
+        steps, total = sum(replay.steps for replay in replays), sum(replay.of for replay in replays)
+        yield (
+            f"In {pluralise(len(replays), 'run')}, training steps were replayed from the specification: {steps} of their "
+            f"{total} steps ({100 * steps / total:.1f} %)."
+        )
+
+
+def report_replay(measuring: RemeasureOptions, results: Sequence[RemeasuredRun]) -> Replay:
+    """Return the nonce and the result of each completely replayed run, for the report."""
+    runs = []
+    for outcome in results:
+        if outcome.chosen:
+            checks = outcome.record.integrity.checks if outcome.record else ()
+            check = next((one for one in checks if one.subject == WHOLE), Check(WHOLE, "not possible"))
+            runs.append(ReplayedRun(outcome.run.run_id, check.outcome, check.detail))
+    return Replay(measuring.nonce, str(measuring.replay), tuple(runs))
 
 
 def _differences(

@@ -13,11 +13,11 @@ from click.testing import CliRunner
 from fa_registry.analyses import AnalysisCell, AnalysisColumn
 from fa_registry.cli import NEW_OBJECTS_BETWEEN_COLLECTIONS, main
 from fa_registry.cli.analyse import cell_text
-from fa_registry.cli.audit import diffed
+from fa_registry.cli.audit import _judged, diffed
 from fa_registry.cli.compare import compared, estimate_text, finding_text
 from fa_registry.metrics import quantity_of
 from fa_registry.protocol.grouping import groups
-from fa_registry.records import Reading
+from fa_registry.records import Reading, Replay, ReplayedRun
 from fa_registry.reporting.diff import audit_diff
 from fa_registry.reporting.pages.comparison import compare_context
 from fa_registry.reporting.report_values import seed_estimate
@@ -170,6 +170,15 @@ COUNT = AnalysisColumn("D3", "decision of D3, and number of rejected runs", "run
 )
 def test_a_cell_reads_as_it_is_meant(cell, text):
     assert cell_text(cell, COUNT, {}) == text
+
+
+def test_only_replays_that_agree_count_as_trained_again(capsys):
+    outcomes = ("agrees", "agrees", "differs", "not possible")
+    replayed = tuple(ReplayedRun(f"run {index}", outcome) for index, outcome in enumerate(outcomes))
+    report = make_report([make_record("bp", seed, 0.9, 1.5, 0.3, 0.5) for seed in SEEDS])
+    _judged(dataclasses.replace(report, replay=Replay("ab", "auto", replayed)))
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "--nonce ab" in line]
+    assert line.startswith("replay: 2 of 4 chosen runs trained again completely")
 
 
 @pytest.fixture

@@ -11,7 +11,9 @@ from fa_registry.diagnostics.ladder import ROUNDING
 from fa_registry.protocol.integrity import SAFETY, Tolerance, tolerance_of
 from fa_registry.records import Check
 from fa_registry.records.configurations import (
+    CONFIGURATION,
     LONGEST,
+    SAME_MACHINE,
     UNDECIDABLE,
     described_difference,
     differing_settings,
@@ -21,7 +23,10 @@ from fa_registry.records.configurations import (
 from fa_registry.training.replay_from_seed import DRAWN, SAME_WAY
 
 RECORD = json.loads(MEASURED.read_text(encoding="utf-8"))
-HERE = {"threads": 1, "device": "cpu", "torch": "2.13.0", "processor": "EPYC, AVX512", "instruction_set": "AVX512"}
+HERE = {
+    **{"threads": 1, "device": "cpu", "torch": "2.13.0", "processor": "EPYC, AVX512"},
+    **{"instruction_set": "AVX512", "math_library": "MKL", "fingerprint": "00"},
+}
 
 
 @pytest.mark.parametrize("name", RECORD["metrics"])
@@ -72,10 +77,13 @@ def test_the_first_beginning_that_fits_decides():
     assert tolerance_of("accuracy") == Tolerance()
 
 
-def test_an_older_run_is_held_to_the_settings_that_it_recorded():
-    older = {name: value for name, value in HERE.items() if name != "instruction_set"}
-    assert differing_settings(older, HERE) == [] and described_difference(older, HERE) == ""
-    assert differing_settings(HERE, older) == ["instruction_set"]
+@pytest.mark.parametrize("name", (*SAME_MACHINE, *CONFIGURATION))
+def test_a_setting_that_is_not_recorded_is_unknown_and_never_the_same(name):
+    without = {other: value for other, value in HERE.items() if other != name}
+    for pair in ((without, HERE), (HERE, without), (without, without)):
+        assert differing_settings(*pair) == [name]
+    assert "nothing recorded" in described_difference(without, HERE)
+    assert differing_settings(HERE, HERE) == []
 
 
 def test_settings_of_a_stored_run_are_shortened_and_on_one_line():

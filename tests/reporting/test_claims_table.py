@@ -18,17 +18,29 @@ from fa_registry.metrics import label_of
 from fa_registry.protocol.evidence_rules import (
     ADOPTED,
     CODE,
+    CONTRADICTED,
     CREDIT,
     DATA,
     DUPLICATE,
     MEASURING,
     METHOD,
     NETWORK,
+    NOT_MEASURED,
     SEAL,
     TASK,
     TRAINING,
+    UNDECIDED_HERE,
 )
-from fa_registry.records import Conformance, Exclusion, FurtherLimit, GuardReading, Integrity, Reading, RunAudit
+from fa_registry.records import (
+    REPETITIONS,
+    Conformance,
+    Exclusion,
+    FurtherLimit,
+    GuardReading,
+    Integrity,
+    Reading,
+    RunAudit,
+)
 from fa_registry.reporting import claims as claims_module
 from fa_registry.reporting import claims_depth, claims_gamma, claims_reference
 from fa_registry.reporting.claims import claims
@@ -439,6 +451,7 @@ def rows_of_evidence() -> Iterator[Row]:
             "PARTLY RECOMPUTED",
             "based on metrics that the audit could not confirm: why",
         ),
+        ("other warns", REPETITIONS, "warn", CONTRADICTED, "The accuracy of this specification is not one number: why"),
         ("superseded", DUPLICATE, "warn", "SUPERSEDED", "metrics of this run are no evidence about the method: why"),
         (
             "other code",
@@ -452,6 +465,10 @@ def rows_of_evidence() -> Iterator[Row]:
         yield row(key, text, a_run(CLEARS, found), sealed)
         if key in ("method fails", "other code"):  # these void every other claim
             yield row("trained depth", "its accuracy may be reported", sealed, a_run(CLEARS, found))
+    beats = a_run(CLEARS, verdict="warn")
+    for rule, state in ((MEASURING, UNDECIDED_HERE), (MEASURING, NOT_MEASURED), (REPETITIONS, CONTRADICTED)):
+        unconfirmed = a_run(CLEARS, a_finding(rule, "warn", quantity=rule, state=state), verdict="warn")
+        yield row("beats frozen", "The trained blocks beat frozen random blocks", beats, unconfirmed)
     unchecked = a_run(
         CLEARS, a_finding(METHOD, "warn", quantity=METHOD, observed=Reading(None, "no audit checked dfa"))
     )

@@ -12,6 +12,7 @@ from fa_registry.tracking import schema
 from fa_registry.training.checkpoint import load_tensors
 from tests.security.conftest import call, judged, publishing
 from tests.security.test_controls import EDITIONS, SIZES, depth_of, form, negate_head, opinions, promoted_aliases
+from tests.security.test_middle import claims_another_processor
 from tests.security.test_replay_from_seed import measure_again_and_seal
 
 
@@ -67,12 +68,16 @@ def test_the_terminal_counts_seeds(store, audit):
 
 @pytest.fixture
 def retouched(store) -> str:
-    """A second run of seed 1 whose final weights were changed afterwards, measured and recorded consistently."""
+    """A second run of seed 1 whose final weights were changed afterwards, measured and recorded consistently.
+
+    It claims another processor. Otherwise it would contradict the other runs of its specification, see test_repetitions.
+    """
     run_id = train_again(1)
     tensors = load_tensors(store.artifacts(run_id) / schema.FINAL)
     store.reweigh(run_id, {name: tensor * 1.05 for name, tensor in tensors.items()})
     measure_again_and_seal(store, run_id)
     store.retell(run_id)
+    claims_another_processor(store, run_id)
     return run_id
 
 
@@ -99,6 +104,7 @@ def test_the_control_of_a_seed_trained_twice_is_the_newest_and_one_that_differs_
     runs = [run for run in judged(report, control="none") if run.record.spec.seed == 1]
     assert {(run.frozen_run_id, run.frozen_doubt) for run in runs} == {(newest, "")}
     negate_head(store, newest)
+    claims_another_processor(store, newest)  # otherwise both controls would be a mismatch
     code, report = audit("--experiment", "fa_registry")
     runs = [run for run in judged(report, control="none") if run.record.spec.seed == 1]
     assert code == 3 and {run.verdict.outcome for run in runs} == {"incomplete"}

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from fa_registry import methods
+from fa_registry.protocol.evidence_rules import UNDECIDED_HERE
 from fa_registry.protocol.replay_summary import AS_LOGGED
 from fa_registry.tracking import schema
 from fa_registry.tracking.series_parquet import SCHEMA, read_rows
@@ -16,7 +17,8 @@ from fa_registry.training import replay_from_seed as redrawing
 from fa_registry.training.trainer import Trainer
 from fa_registry.workflows import training as workflow
 from fa_registry.workflows.replays import drawn_nonce, ranked
-from tests.security.conftest import call
+from tests.security.conftest import call, judged
+from tests.security.test_editions import loose
 from tests.security.test_replay import SIZES
 from tests.security.test_replay_from_seed import audited_seeds, checks, decoded, detail, nonce, only_mismatch
 
@@ -58,9 +60,15 @@ class Stops(Trainer):
 
 @pytest.fixture
 def forged(store, monkeypatch):
-    """forged(trainer, method=…, …): trains a seed (2) of the tiny study again by that trainer; returns the run's id."""
+    """forged(trainer, method=…, …): trains a seed (2) of the tiny study by that trainer; returns the run's id.
 
-    def train(trainer: type[Trainer], **spec: str) -> str:
+    The new run takes the place of the honest ones, which are deleted, unless it is to be `beside` them.
+    """
+
+    def train(trainer: type[Trainer], beside: bool = False, **spec: str) -> str:
+        honest = {"method": spec["method"], "control": spec.get("control", "none"), "seed": int(spec.get("seed", "2"))}
+        for run_id in () if beside else store.run_ids(**honest):
+            store.sql("UPDATE runs SET lifecycle_stage = 'deleted' WHERE run_uuid = ?", run_id)
         monkeypatch.setattr(workflow, "Trainer", trainer)
         options = [text for name, value in {"seed": "2", **spec}.items() for text in (f"--{name}", value)]
         result = call("train", *options, "--epochs", "4", *SIZES, "--study", "tiny", "--force", "--json")
@@ -103,6 +111,21 @@ def test_a_claimed_other_processor_does_not_hide_the_middle(store, audit, forged
     (finding,) = (finding for finding in run.findings if finding.state == "CANNOT TELL HERE")
     assert finding.outcome == "warn" and "whole training: cannot tell here: trained with Other CPU" in finding.sentence
     assert code != 0 or run.verdict.outcome == "warn"
+
+
+def test_a_training_above_the_limit_with_a_claimed_processor_is_no_pass_whether_chosen_or_not(store, audit, monkeypatch):
+    """The author chooses epochs and batch size, and so whether a training is above the limit."""
+    monkeypatch.setattr(redrawing, "WHOLE_WORK", 1.0)
+    path = loose(store, "loose")
+    before = {run.verdict.outcome for run in judged(audit("--edition", str(path), "--replay", "auto")[1], method="bp")}
+    for run_id in store.run_ids():
+        claims_another_processor(store, run_id)
+    code, report = audit("--edition", str(path), "--replay", "auto")
+    assert before == {"pass", "control"} and code in (0, 1) and not report.excluded
+    for run in report.runs:
+        assert [one.outcome for one in run.findings if one.state == UNDECIDED_HERE] == ["warn"]
+        assert run.verdict.outcome in ("warn", "fail", "control")
+    assert "verified" not in {run.record.integrity.state for run in judged(report, control="frozen")}
 
 
 def test_an_honest_run_of_another_processor_keeps_its_verdict(store, audit):

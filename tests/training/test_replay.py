@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from fa_registry import architectures
 from fa_registry.errors import IntegrityError
+from fa_registry.plugin_registry import Location
 from fa_registry.records import Check, Measurements
 from fa_registry.records.configurations import is_undecidable
 from fa_registry.tracking import schema
@@ -19,7 +21,7 @@ from fa_registry.training.checkpoint import load_tensors, save_tensors
 from fa_registry.training.devices import pinned_threads
 from fa_registry.training.epoch_chain import GMAC, NONCE, linked, state_digest
 from fa_registry.training.loop import train
-from fa_registry.training.replay import KEPT, OTHER_BITS, WHOLE, RecordedEpochs, epochs_text, work_of
+from fa_registry.training.replay import KEPT, OTHER_BITS, STEP_WORK, WHOLE, RecordedEpochs, epochs_text, work_of
 from fa_registry.training.replay_from_seed import SealedTraining, replay_training
 from fa_registry.training.resume import ResumeFile
 from fa_registry.training.trainer import Trainer
@@ -225,6 +227,60 @@ def test_what_is_too_much_for_auto_is_replayed_as_far_as_its_limit_goes(plain_ru
     assert replayed(sealed, replay="all").outcome == "agrees"
     monkeypatch.setattr(redrawing, "WHOLE_WORK", 0.5 * work_of(task, 1))
     assert "--replay all replays all epochs" in replayed(sealed).detail
+
+
+@pytest.mark.parametrize("is_chosen", [True, False])
+@pytest.mark.parametrize(
+    ("exact", "limit", "replay", "undecided"),
+    [
+        (False, 0.5, "auto", True),  # longer than the limit, and no bits can be compared
+        (False, 2.9, "auto", True),
+        (False, 3.1, "auto", False),
+        (True, 0.5, "auto", False),
+        (True, 2.9, "auto", False),
+        (False, 0.5, "all", False),
+        (False, 0.5, "8", False),
+    ],
+)
+def test_a_training_that_can_neither_be_replayed_nor_compared_is_undecided(
+    plain_run, monkeypatch, is_chosen, exact, limit, replay, undecided
+):
+    task = tiny_task(epochs=EPOCHS)
+    monkeypatch.setattr(redrawing, "WHOLE_WORK", limit * work_of(task, 1))
+    sealed = dataclasses.replace(plain_run, exact=exact, elsewhere="" if exact else "trained with x, measured with y")
+    checks = replay_training(task, sealed, replay, is_chosen).checks
+    assert [check.subject for check in checks if is_undecidable(check)] == ([WHOLE] if undecided else [])
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_on_a_gpu_no_configuration_differs_and_yet_no_bits_can_be_compared(plain_run, monkeypatch, device):
+    monkeypatch.setattr(redrawing, "WHOLE_WORK", 1.0)
+    sealed = dataclasses.replace(plain_run, exact=device == "cpu")
+    found = [check for check in replay_training(tiny_task(epochs=EPOCHS), sealed).checks if is_undecidable(check)]
+    assert bool(found) is (device == "cuda")
+
+
+class Wasteful(torch.nn.Module):
+    """Some 5e9 multiplications that change nothing, before the forward pass of a network."""
+
+    def __init__(self, network):
+        super().__init__()
+        self.network, self.waste = network, torch.zeros(1700, 1700)
+
+    def forward(self, images):
+        return self.network(images) + (self.waste @ self.waste)[0, 0]
+
+
+@pytest.mark.parametrize("built_in", [True, False])
+def test_only_the_forward_pass_of_a_built_in_network_enters_the_limit(monkeypatch, built_in):
+    task = tiny_task(epochs=EPOCHS)
+    wasteful = dataclasses.replace(task, network=Wasteful(task.network))
+    location = Location("resmlp", "PLUGIN", "", "" if built_in else "a_package")
+    monkeypatch.setattr(type(architectures.CATALOG), "location", lambda catalog, name: location)
+    assert (work_of(wasteful, EPOCHS) > redrawing.WHOLE_WORK) is built_in
+    weights = sum(parameter.numel() for parameter in task.network.parameters())
+    if not built_in:
+        assert work_of(wasteful, EPOCHS) == EPOCHS * (1437 * weights + 12 * STEP_WORK)
 
 
 def test_the_limit_of_auto_lets_a_run_of_the_digits_study_through():
