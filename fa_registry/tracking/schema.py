@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from fa_registry.metrics import DECLARED, HEADLINES, Metric
 from fa_registry.records import SCHEMA, EditionReference, Measurements, Reading, RunSpec
-from fa_registry.tracking.base import MOST_POINTS
 
 EXPERIMENT = "fa_registry"
 DIGEST = 8  # characters of an edition's digest in the tag of its verdict
@@ -217,7 +216,7 @@ def most_sites(extra_metrics: Sequence[str] = ()) -> int:
     return key_count // (len(SITE_METRICS) + len(extra_metrics))
 
 
-def shown_epochs(epochs: int, limit: int = MOST_POINTS) -> Collection[int]:
+def shown_epochs(epochs: int, limit: int) -> Collection[int]:
     """Return the epochs for which the store's tables contain points.
 
     There are at most `limit` epochs. If `limit` is 0, the result contains all epochs.
