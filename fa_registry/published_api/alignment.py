@@ -22,7 +22,7 @@ from fa_registry.training.user_model import CreditRule, FreshRule, UserCreditRul
 
 MEASURED = ("h_norm", "gain", "g_norm", "fidelity", "gamma", "gamma_null", "norm_ratio", "aggregates")
 # of the table that str() returns
-COLUMNS = ("h_norm", "g_norm", "fidelity", "gamma", "gamma_null_mean", "gamma_null_p", "reference_check")
+COLUMNS = ("h_norm", "g_norm_mean_ce", "fidelity", "gamma", "gamma_null_mean", "gamma_null_p", "reference_check")
 
 
 @dataclass(frozen=True, repr=False)
