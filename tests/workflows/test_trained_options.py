@@ -39,14 +39,19 @@ def test_the_options_that_are_named_select_the_runs_that_the_store_has(trained, 
     for command in ("verify --study tiny", " ".join(AUDIT_LOGGED)):
         refused = trained(*command.split())
         assert refused.exit_code == 2 and refused.stderr.endswith(f"with {options.text}: add {options.flags}\n")
-        assert trained(*command.split(), *options.flags.split(), *("--out out" * ("audit" in command)).split()).exit_code == 0
+        assert (
+            trained(*command.split(), *options.flags.split(), *("--out out" * ("audit" in command)).split()).exit_code
+            == 0
+        )
 
 
 def test_options_that_would_select_nothing_are_not_named(trained):
     edit_study(*OTHERS, ("[[grid]]", "learning_rate = 0.5\n\n[[grid]]"))
     assert trained_options(MlflowTracker(), RunSelector("tiny")) == []
     refused = trained("verify", "--study", "tiny")
-    assert refused.exit_code == 2 and "`fa-registry study` with the same options trains the missing runs" in refused.stderr
+    assert (
+        refused.exit_code == 2 and "`fa-registry study` with the same options trains the missing runs" in refused.stderr
+    )
 
 
 def test_another_data_set_of_the_runs_is_one_of_the_options(trained):
