@@ -32,8 +32,7 @@ FASHION = ROOT / "docs" / "measured" / "fashion.json"
 QUANTITIES = {  # what is judged: words, and where a run holds it
     "growth": "largest growth",
     "growth_init": "largest growth since initialisation",
-    "g_norm": "‖g_L‖, one sample's",
-    "g_norm_mean_ce": "‖g_L‖, mean CE (published)",
+    "g_norm_mean_ce": "‖g_L‖",
     "gain": "gain at L",
     "fidelity": "1 − fidelity at L",
 }

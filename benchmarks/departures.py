@@ -62,18 +62,6 @@ def changed(method: Method, **card: Any) -> Method:
     return copied
 
 
-def scale_of_epsilon(published: RunSetup) -> Figures:
-    """fa with ε in the units of the mean loss, as published, and of the sum, as it was here."""
-    task = task_of("fa")
-    other = trained(dataclasses.replace(task, method=changed(task.method, credit_scale="sum")))
-    return {**_named("mean", published), **_named("sum", other)}
-
-
-def _named(what: str, task: RunSetup) -> Figures:
-    found = measure(task).scalars
-    return {f"growth_{what}": found["growth_max"].value, f"accuracy_{what}": found["accuracy"].value}
-
-
 def site_of_gamma(task: RunSetup) -> Figures:
     """Γ of fa at the last block, where its credit acts and one site earlier, and the means over blocks."""
     found = measure(task)
@@ -151,6 +139,28 @@ def whole_test_set(task: RunSetup) -> Figures:
     }
 
 
+def without_skips(task: RunSetup) -> Figures:
+    """fa's resmlp walked as the published `compute_diagnostics` does it, h_l = f_l(h_{l−1}), and as it was trained."""
+    images, labels = task.eval_batch
+    with eval_mode(task.network):
+        logits, states = _hidden(task, images)
+        walked = [states[0].detach().requires_grad_()]
+        for block in task.network.blocks:
+            walked.append(block(walked[-1]))
+        other = task.network.readout(walked[-1])
+    right, wrong = (site_gradients(*one, labels) for one in ((logits, states), (other, walked)))
+    credits = credits_under(task, task.feedback, seen(task))[1:]
+    means = {
+        name: np.mean([sample_cosines(*pair).nanmean().item() for pair in zip(credits, rows[:-1], strict=True)])
+        for name, rows in (("right", right), ("wrong", wrong))
+    }
+    return {
+        "norms": (wrong[0].norm(dim=1).median() / right[0].norm(dim=1).median()).item(),
+        "cosine": sample_cosines(right[0], wrong[0]).nanmean().item(),
+        **{name: float(value) for name, value in means.items()},
+    }
+
+
 def skip_added_twice() -> Figures:
     """vit_mini at initialisation, its skip inside the block: the states when a reader adds the skip once more."""
     task = task_of("bp", "vit_mini")
@@ -186,16 +196,6 @@ def expanded_to_tokens() -> Figures:
     return {"error": "none"}
 
 
-def norm_while_measuring(task: RunSetup) -> Figures:
-    """How far a sample's logits move, small_resnet, when a quarter of its batch is there: in eval mode and in training mode."""
-    images, found = task.eval_batch[0], {}
-    for mode in ("eval", "train"):
-        network = copy.deepcopy(task.network).train(mode == "train")
-        whole, part = (network(images[:size])[0].detach() for size in (len(images), len(images) // 4))
-        found[mode] = _gap(whole, part)
-    return found
-
-
 def _gap(one: Tensor, other: Tensor) -> float:
     """The distance of two vectors in units of the first."""
     return ((one - other).norm() / one.norm()).item()
@@ -218,20 +218,6 @@ def statistics_moved_twice(ours: RunSetup) -> Figures:
     moved = max((one - other).abs().max().item() for one, other in pairs)
     logits = _gap(*(_hidden(one, one.eval_batch[0])[0] for one in (ours, task)))
     return {"parameters": moved, "logits": logits, "accuracy_once": _accuracy(ours), "accuracy_twice": _accuracy(task)}
-
-
-def frozen_norms() -> Figures:
-    """The frozen control of small_resnet with the kept blocks' BatchNorm at rest, and following the batches."""
-    at_rest = trained(task_of("bp", "small_resnet", MAP_EPOCHS, control="frozen"))
-    task = task_of("bp", "small_resnet", MAP_EPOCHS, control="frozen")
-    trainer = Trainer(task)
-    for block in task.network.blocks:
-        block.train = lambda mode=True, block=block: type(block).train(block, True)
-    for _ in range(MAP_EPOCHS):
-        trainer.run_epoch()
-    for block in task.network.blocks:
-        del block.train
-    return {"accuracy_rest": _accuracy(at_rest), "accuracy_following": _accuracy(task)}
 
 
 def _accuracy(task: RunSetup) -> float:
@@ -275,16 +261,14 @@ def measured() -> Mapping[str, Figures]:
         fitted = trained(task_of("bp", dataset="digits_centred", architecture_options={"d_hidden": 256}))
         maps = trained(task_of("dfa", "small_resnet", MAP_EPOCHS))
         on: Mapping[Callable[..., Figures], tuple[RunSetup, ...]] = {
-            scale_of_epsilon: (fa,),
             site_of_gamma: (fa,),
             clamped_cosine: (fitted,),
             precision_of_gamma: (dfa,),
             medians: (fa,),
             reduction: (bp,),
             whole_test_set: (fa,),
-            norm_while_measuring: (maps,),
+            without_skips: (fa,),
             statistics_moved_twice: (maps,),
-            frozen_norms: (),
             skip_added_twice: (),
             expanded_to_tokens: (),
             one_vector_of_a_map: (),

@@ -17,6 +17,7 @@ from fa_registry.metrics import (
     GEOMETRIC,
     HEADLINES,
     NONE,
+    NOT_SHOWN,
     PLACED,
     SITE_TABLES,
     SUBJECTS,
@@ -32,6 +33,7 @@ from fa_registry.metrics import (
     subject_of,
     table,
 )
+from fa_registry.protocol.rules import load_edition, shipped
 from fa_registry.records import Reading
 from fa_registry.reporting.labels import means_in_text
 from fa_registry.reporting.text.filters import KINDS
@@ -219,3 +221,19 @@ def test_a_table_says_its_means_once():
         == f"arithmetic means over seeds, but geometric means over seeds for {length}"
     )
     assert means_in_text([quantity_of("gamma")]) == "arithmetic means over seeds"
+
+
+@pytest.mark.parametrize("name", sorted(TABLES))
+def test_no_table_shows_the_gradient_of_one_sample(name):
+    """‖g‖ is shown in the published scale only; what audit.json records by epoch may be judged by a user's edition."""
+    shown = set(table(name, HEADLINES.values())) | {row for _, names in SITE_TABLES for row in names}
+    assert not shown & set(NOT_SHOWN) or name == "trajectory"
+    assert all(DECLARED[hidden].about == "g_norm_mean_ce" for hidden in NOT_SHOWN)
+
+
+@pytest.mark.parametrize("edition", sorted(shipped()))
+def test_every_built_in_edition_judges_the_published_scale_by_the_published_floor(edition):
+    rules = load_edition(edition).rules
+    assert not any(condition.quantity in NOT_SHOWN for rule in rules for condition in rule.conditions)
+    floors = [one.threshold for rule in rules for one in rule.conditions if one.quantity == "g_norm_mean_ce"]
+    assert floors == [1e-7]

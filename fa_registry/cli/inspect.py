@@ -249,7 +249,13 @@ def show(run_id: str, store: str, as_json: bool) -> None:
     if as_json:
         print_json(record)
         return
-    sites, scalars = record.measurements.sites, record.measurements.scalars
+    from fa_registry.metrics import NOT_SHOWN  # imports numpy, which --help does not need
+
+    measured = record.measurements
+    sites, scalars = (
+        {name: found for name, found in values.items() if name not in NOT_SHOWN}
+        for values in (measured.sites, measured.scalars)
+    )
     table(["field", "value"], [[name, str(value)] for name, value in record.provenance.items()], "provenance")
     count = max((len(row) for row in sites.values()), default=0)
     rows = [[name, *map(text, row)] for name, row in sites.items()]
@@ -260,11 +266,12 @@ def show(run_id: str, store: str, as_json: bool) -> None:
 
 def _run_answer(record: RunRecord, verdict: str) -> Iterator[str]:
     """Yield a line with the main metrics of a run, and a line with its verdict."""
-    from fa_registry.metrics import HEADLINE_GAMMA, headline_of, quantity_of  # imports numpy
+    from fa_registry.metrics import HEADLINE_GAMMA, headline_of, quantity_of, value_in  # imports numpy
 
-    scalars = record.measurements.scalars
-    names = [headline_of(scalars).name, "growth_max", "g_L", HEADLINE_GAMMA]
-    yield " · ".join(f"{quantity_of(name).label} {text(scalars[name])}" for name in names if name in scalars)
+    measured = record.measurements
+    names = [headline_of(measured.scalars).name, "growth_max", "g_norm_mean_ce_L", HEADLINE_GAMMA]
+    shown = {name: reading for name in names if (reading := value_in(measured, name))}
+    yield " · ".join(f"{quantity_of(name).label} {text(reading)}" for name, reading in shown.items())
     not_judged = f"not judged yet: `fa-registry audit --run {record.run_id}` judges the run"
     yield f"verdict: {verdict}" if verdict else not_judged
 
@@ -419,7 +426,7 @@ def _print_watched(cells: Sequence[Sequence[str]], rows: Sequence[RunStatus], st
 
     counts = Counter(row.status for row in rows)
     statement = ", ".join(f"{count} {status.replace('_', ' ')}" for status, count in counts.items())
-    norms = [quantity_of(name).symbol for name in ("h_L", "g_L")]
+    norms = [quantity_of(name).symbol for name in ("h_L", "g_norm_mean_ce_L")]
     headline = _headline_column(row.headline for row in rows)
     columns = ["run", "name", "status", "epoch", *norms, headline, "fired", "epochs/s", "left"]
     table(columns, cells, f"study {study}: {statement}" if study else statement)

@@ -13,14 +13,16 @@ from fa_registry.diagnostics.base import Diagnostic, DiagnosticCard, Measured, O
 from fa_registry.diagnostics.gamma import defined, no_gamma, refusal
 from fa_registry.records import Reading
 
-NAMES = ("gamma_block_input", "gamma_block_input_mean")
+NAMES = ("gamma_block_input", "gamma_block_input_mean", "gamma_deep_input")
+FIRST_DEEP = 2  # the published deep cosine leaves out block 1
 
 
 class GammaBlockInput(Diagnostic):
     card = DiagnosticCard(
         name="gamma_block_input",
         symbol="cos(c_l, g_{l−1})",
-        line="mean over samples of cos(c_l, g_{l−1}), shown at site l; _mean: mean over blocks, the main metric of the paper",
+        line="mean over samples of cos(c_l, g_{l−1}), shown at site l; _mean: mean over blocks, the main metric of the paper; "
+        "gamma_deep_input: mean over blocks 2..L, the deep cosine of the published penalty sweep",
         quantities=NAMES,
         unit="cosine",
         range="−1 to 1",
@@ -32,19 +34,31 @@ class GammaBlockInput(Diagnostic):
     def measure(self, observation: Observation) -> Measured:
         """Compute the mean over samples of cos(c_l, g_{l−1}) at sites 1..L.
 
-        The scalar metric is the mean over blocks. The metric per site is N/A at site 0, and at sites where c_l and g_{l−1} have
-        different widths. The index l−1 is not an error: the published code uses it. tests/diagnostics/test_gamma.py checks which
+        The scalar metrics are the mean over all blocks, and the mean over blocks 2..L. The metric per site is N/A at site 0, and
+        at sites where c_l and g_{l−1} have different widths.
+
+        The index l−1 is not an error: the published code uses it. tests/diagnostics/test_gamma.py checks which
         sites are compared, and that the values differ from those of `gamma`.
         """
         if reason := no_gamma(observation):
-            return _measured(missing(observation.sites, reason), Reading(None, reason))
+            absent = Reading(None, reason)
+            return _measured(missing(observation.sites, reason), absent, absent)
         blocks = tuple(_block(observation, site) for site in range(1, observation.sites))
         row = (Reading(None, "site 0 is not the output of a block"), *blocks)
-        return _measured(row, _mean(blocks))
+        return _measured(row, _mean(blocks), deep_input(observation))
 
 
-def _measured(row: tuple[Reading, ...], mean: Reading) -> Measured:
-    return Measured(sites={"gamma_block_input": row}, scalars={"gamma_block_input_mean": mean})
+def deep_input(observation: Observation) -> Reading:
+    """Compute the mean over blocks 2..L of Γ with the gradient at the block's input.
+
+    The observation must have credits whose Γ has a meaning. This is the deep cosine of the published penalty sweep.
+    """
+    blocks = tuple(_block(observation, site) for site in range(FIRST_DEEP, observation.sites))
+    return _mean(blocks) if blocks else Reading(None, "the network has no block after the first")
+
+
+def _measured(row: tuple[Reading, ...], mean: Reading, deep: Reading) -> Measured:
+    return Measured(sites={"gamma_block_input": row}, scalars={"gamma_block_input_mean": mean, "gamma_deep_input": deep})
 
 
 def _block(observation: Observation, site: int) -> Reading:

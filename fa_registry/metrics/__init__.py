@@ -41,7 +41,7 @@ from fa_registry.metrics.headlines import (
     headlines_of,
 )
 from fa_registry.metrics.table_columns import DEVIATIONS, FURTHER, SHOWN_MEMBERS, SITE_TABLES, TABLES, table
-from fa_registry.records import Reading
+from fa_registry.records import Measurements, Reading
 from fa_registry.statistics.over_seeds import ARITHMETIC, GEOMETRIC, OverSeeds, mean_over
 
 # Metrics that already have a place in a table, so the table of further metrics leaves these metrics out.
@@ -53,6 +53,8 @@ PLACED = frozenset(
     }
 )
 LAST_SITE = "_L"
+# Recorded and judged by a user's edition, but never shown: pages show ‖g‖ of the mean loss only, as published.
+NOT_SHOWN = ("g_norm", "g_L")
 
 
 def metrics_of_cards(cards: Mapping[str, Mapping[str, Any]]) -> dict[str, Metric]:
@@ -108,6 +110,15 @@ def at_last_site(name: str, card_metrics: Known = NONE) -> str:
     base = name.removesuffix(LAST_SITE)
     by_site = card_metrics.get(base) or DECLARED.get(base) if base != name else None
     return base if by_site and by_site.where == "site" else ""
+
+
+def value_in(measurements: Measurements, name: str) -> Reading | None:
+    """Return a metric with one number per run, or the value of a metric by site at the last site for `NAME_L`.
+
+    The result is None if the metric was not measured.
+    """
+    row = measurements.sites.get(at_last_site(name), ())
+    return measurements.scalars.get(name, row[-1] if row else None)
 
 
 def symbol_of(name: str) -> str:

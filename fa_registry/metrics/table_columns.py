@@ -29,10 +29,11 @@ TABLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "comparison_sites": ("gamma", "h_norm", "g_norm_mean_ce"),  # in addition to the metrics that no table names
         "run_scalars": (
             *("perplexity", "bits_per_token", "excess_nats"),
-            *("stability_mid", "gamma_block_input_mean", "blocks_trained", "feature_drift_blocks"),
+            *("stability_mid", "gamma_block_input_mean", "gamma_deep_input"),
+            *("gamma_deep_input_null_mean", "gamma_deep_input_null_std", "blocks_trained", "feature_drift_blocks"),
         ),
         # files: audit.csv, and the metrics that a report contains for every epoch, or for every site at some epochs
-        "csv": (HEADLINE, FROZEN, MARGIN, "h_L", "g_L", "g_norm_mean_ce_L", "growth_max", "stability_mid"),
+        "csv": (HEADLINE, FROZEN, MARGIN, "h_L", "g_norm_mean_ce_L", "growth_max", "stability_mid"),
         "trajectory": (
             *("h_L", "g_L", "growth_max", "growth_init_max", HEADLINE, "loss_train", HEADLINE_GAMMA, "fidelity_min"),
             *("g_norm_L", "g_norm_mean_ce_L", "gain_L", "fidelity_L", "fidelity_batch_L"),
@@ -40,15 +41,15 @@ TABLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "trajectory_sites": ("growth", "g_norm_mean_ce", "gamma"),
         # terminal
         "audit_command": (HEADLINE, "growth_max", "growth_init_max"),
-        "train_command": (HEADLINE, "growth_max", "h_L", "g_L", HEADLINE_GAMMA, "costate_cosine_mean"),
-        "watch_command": ("h_L", "g_L", HEADLINE),
+        "train_command": (HEADLINE, "growth_max", "h_L", "g_norm_mean_ce_L", HEADLINE_GAMMA, "costate_cosine_mean"),
+        "watch_command": ("h_L", "g_norm_mean_ce_L", HEADLINE),
         # --json prints all metrics
-        "diff_command": (HEADLINE, "h_L", "g_L", "growth_max", "stability_mid", HEADLINE_GAMMA),
+        "diff_command": (HEADLINE, "h_L", "g_norm_mean_ce_L", "growth_max", "stability_mid", HEADLINE_GAMMA),
         "progress_bar": (HEADLINE, "loss_train"),  # only the first metric with a value is shown
         # MLflow's pages
-        "mlflow_charts": (HEADLINE, "growth_max", "h_L", "g_L", HEADLINE_GAMMA),
-        "mlflow_columns": (HEADLINE, MARGIN, "growth_max", HEADLINE_GAMMA, "h_L", "g_L"),
-        "mlflow_sites": ("h_norm", "g_norm", "gamma"),
+        "mlflow_charts": (HEADLINE, "growth_max", "h_L", "g_norm_mean_ce_L", HEADLINE_GAMMA),
+        "mlflow_columns": (HEADLINE, MARGIN, "growth_max", HEADLINE_GAMMA, "h_L", "g_norm_mean_ce_L"),
+        "mlflow_sites": ("h_norm", "g_norm_mean_ce", "gamma"),
         # metrics that belong to no table of the form
         "headlines": (HEADLINE, "accuracy_train", "loss_train", "penalty", FROZEN, MARGIN),
     }
@@ -58,7 +59,7 @@ SITE_TABLES: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "Scale and reference",
         (
-            *("h_norm", "growth", "growth_init", "g_norm_mean_ce", "g_norm", "gain"),
+            *("h_norm", "growth", "growth_init", "g_norm_mean_ce", "gain"),
             *("fidelity", "fidelity_batch", "stability"),
         ),
     ),

@@ -24,7 +24,7 @@ from fa_registry.training.user_model import CreditRule, FreshRule, UserCreditRul
 MEASURED = ("h_norm", "gain", "g_norm", "fidelity", "gamma", "gamma_flat", "gamma_null", "norm_ratio", "aggregates")
 # of the table that str() returns
 OF_MAPS = "gamma_flat"  # shown only if a state is a map
-COLUMNS = ("h_norm", "g_norm", "fidelity", "gamma", OF_MAPS, "gamma_null_mean", "gamma_null_p", "reference_check")
+COLUMNS = ("h_norm", "g_norm_mean_ce", "fidelity", "gamma", OF_MAPS, "gamma_null_mean", "gamma_null_p", "reference_check")
 
 
 @dataclass(frozen=True, repr=False)

@@ -28,48 +28,50 @@ from fa_registry.training.input_validation import Batch, Checks
 
 # This edition limits max ‖h_l‖ / ‖h_0‖ to 50 (growth of the whole stream), as in the published report.
 EDITION = "2026-04:first-release"
-# (flag of the report, metrics that its rule judges, text in the verdict if the rule fires)
+# (published flag, published name of its limit, metrics that its rule judges, published text in the verdict if the rule fires)
 FLAGS = (
-    ("residual_exploded", ("growth", "h_norm"), "residual stream exploded"),
-    ("reference_at_floor", ("g_norm", "g_norm_mean_ce"), "BP reference at floor"),
-    ("stability_high", ("stability_mid",), "cross-batch stability high"),
-    ("below_frozen", (ACCURACY.name, ACCURACY.margin), "frozen baseline not beaten"),
+    ("residual_stream_exploded", "h_norm_explosion_ratio", ("growth", "h_norm"), "residual stream exploded"),
+    ("bp_grad_at_floor", "g_norm_floor", ("g_norm", "g_norm_mean_ce"), "BP grad at numerical floor"),
+    (
+        "reference_drift_dominated",
+        "stability_drift_ceiling",
+        ("stability_mid",),
+        "BP grad direction is drift-dominated",
+    ),
+    (
+        "frozen_baseline_undercut",
+        "frozen_acc_margin_pp",
+        (ACCURACY.name, ACCURACY.margin),
+        "deep blocks fail to beat frozen-random baseline",
+    ),
 )
 LINES = (  # flag, title and text that str() returns
-    ("residual_exploded", "residual stream", "‖h_0‖ {first:.4g}, max ‖h_l‖ {largest:.4g}"),
-    ("reference_at_floor", "BP reference", "‖g_L‖ {reference:.4g}"),
-    ("stability_high", "cross-batch stability", "{stability:.3f} at site {layer}"),
-    ("below_frozen", "frozen baseline", "{headline:.4f} against {frozen:.4f}"),
+    ("residual_stream_exploded", "residual stream", "‖h_0‖ {first:.4g}, max ‖h_l‖ {largest:.4g}"),
+    ("bp_grad_at_floor", "BP reference", "‖g_L‖ {reference:.4g}"),
+    ("reference_drift_dominated", "cross-batch stability", "{stability:.3f} at site {layer}"),
+    ("frozen_baseline_undercut", "frozen baseline", "{headline:.4f} against {frozen:.4f}"),
 )
 
 
-class Thresholds(dict[str, float]):
-    """Dictionary from the name of a flag to the limit of the rule that sets the flag.
+@dataclass(frozen=True)
+class DiagnosticThresholds:
+    """Limits of the rules of an edition, under their published names.
 
-    Each limit is also an attribute under its published name. An attribute is None if no rule of the edition sets its flag.
+    A limit is None if the edition has no such rule.
+
+    Args:
+        g_norm_floor: smallest ‖g_L‖ at which the reference gradient is still valid.
+        h_norm_explosion_ratio: largest allowed growth of the residual stream, a ratio.
+        stability_drift_ceiling: largest allowed mean pairwise cosine of the gradients of different batches.
+        frozen_acc_margin_pp: smallest required accuracy gain over the frozen baseline, in percentage points.
 
     Source: class DiagnosticThresholds in protocol/report.py of the code that was released before arXiv 2606.21126.
     """
 
-    @property
-    def h_norm_explosion_ratio(self) -> float | None:
-        """Largest allowed growth of the residual stream, a ratio."""
-        return self.get("residual_exploded")
-
-    @property
-    def g_norm_floor(self) -> float | None:
-        """Smallest ‖g_L‖ at which the reference gradient is still valid."""
-        return self.get("reference_at_floor")
-
-    @property
-    def stability_drift_ceiling(self) -> float | None:
-        """Largest allowed mean pairwise cosine of the gradients of different batches."""
-        return self.get("stability_high")
-
-    @property
-    def frozen_acc_margin_pp(self) -> float | None:
-        """Smallest required accuracy gain over the frozen baseline, in percentage points."""
-        return self.get("below_frozen")
+    g_norm_floor: float | None = None
+    h_norm_explosion_ratio: float | None = None
+    stability_drift_ceiling: float | None = None
+    frozen_acc_margin_pp: float | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -90,10 +92,9 @@ class DiagnosisReport:
         edition: name of the edition that judged the model.
         notes: notes that the caller gave.
         remarks: sentences about missing values and findings.
-        thresholds: name of a flag → limit of the rule that sets the flag, in the unit of the rule (ratio, norm, cosine,
-            percentage points). The published names are attributes, for example `thresholds.g_norm_floor`.
+        thresholds: limits of the rules, in the unit of each rule (ratio, norm, cosine, percentage points).
         flags: name of a flag → whether its rule fires. The value is None if the flag could not be judged or was skipped. Each
-            flag is also a property of the report, under its built-in name and its published name.
+            flag is also a property of the report.
         loss: name of the loss whose gradient was measured, or `function`.
     """
 
@@ -108,48 +109,38 @@ class DiagnosisReport:
     edition: str
     notes: str = ""
     remarks: tuple[str, ...] = ()
-    thresholds: Mapping[str, float] = field(default_factory=Thresholds)
+    thresholds: DiagnosticThresholds = DiagnosticThresholds()
     flags: Mapping[str, bool | None] = field(default_factory=dict)
     loss: str = CROSS_ENTROPY
 
-    def __post_init__(self) -> None:
-        """Convert `thresholds` to Thresholds; a report read from JSON has a plain mapping."""
-        object.__setattr__(self, "thresholds", Thresholds(self.thresholds))
-
     @property
-    def residual_exploded(self) -> bool | None:
+    def residual_stream_exploded(self) -> bool | None:
         """Whether the growth of the residual stream exceeds its limit.
 
         The edition determines whether the growth of the whole stream or of one block is judged.
         """
-        return self.flags.get("residual_exploded")
+        return self.flags.get("residual_stream_exploded")
 
     @property
-    def reference_at_floor(self) -> bool | None:
+    def bp_grad_at_floor(self) -> bool | None:
         """Whether ‖g_L‖ is below its floor."""
-        return self.flags.get("reference_at_floor")
+        return self.flags.get("bp_grad_at_floor")
 
     @property
-    def stability_high(self) -> bool | None:
+    def reference_drift_dominated(self) -> bool | None:
         """Whether the gradients of different batches have nearly the same direction."""
-        return self.flags.get("stability_high")
+        return self.flags.get("reference_drift_dominated")
 
     @property
-    def below_frozen(self) -> bool | None:
+    def frozen_baseline_undercut(self) -> bool | None:
         """Whether the accuracy is less than the frozen accuracy plus the required margin.
 
         The value is None if no frozen accuracy was given.
         """
-        return self.flags.get("below_frozen")
-
-    # published names of the properties above
-    residual_stream_exploded = residual_exploded
-    bp_grad_at_floor = reference_at_floor
-    reference_drift_dominated = stability_high
-    frozen_baseline_undercut = below_frozen
+        return self.flags.get("frozen_baseline_undercut")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the report as plain JSON values."""
+        """Return the report as plain JSON values: the published keys, and edition, remarks and flags."""
         return jsonio.encode(self)
 
     def __repr__(self) -> str:
@@ -217,7 +208,8 @@ def diagnose(
 
     Source: the code that was released before arXiv 2606.21126.
     """
-    rules, skip_remarks = _applicable(load_edition(edition), frozen_baseline_acc)
+    every_rule = load_edition(edition)
+    rules, skip_remarks = _applicable(every_rule, frozen_baseline_acc)
     checks, network, batches, loss = _checked(model, eval_batches, headline_acc, frozen_baseline_acc, loss)
     checks.finish()
     first, objection = checked(network, *batches[0], "diagnose", user_task(batches[0][1], loss))
@@ -242,14 +234,19 @@ def diagnose(
             *_of_findings(audit, stability),
             *skip_remarks,
         ),
-        thresholds={flag: rule.threshold for rule in rules.rules for flag, *_ in _flag_of(rule.quantity)},
+        thresholds=_thresholds(every_rule),
         flags=_flags(audit),
         loss=loss_name(loss),
     )
 
 
-def _flag_of(*quantities: str) -> Iterator[tuple[str, tuple[str, ...], str]]:
-    return (flag for flag in FLAGS if set(flag[1]) & set(quantities))
+def _thresholds(edition: Edition) -> DiagnosticThresholds:
+    limits = {name: rule.threshold for rule in edition.rules for _, name, *_ in _flag_of(rule.quantity)}
+    return DiagnosticThresholds(**limits)
+
+
+def _flag_of(quantity: str) -> Iterator[tuple[str, str, tuple[str, ...], str]]:
+    return (flag for flag in FLAGS if quantity in flag[2])
 
 
 def _flags(audit: RunAudit) -> dict[str, bool | None]:

@@ -31,6 +31,7 @@ ZERO = (
     "‖g_L‖ is exactly zero: the gradient of the loss does not reach the states. An exact zero is not the defect of a small "
     "reference gradient. D2 fires, as in the published code, and Γ is not defined"
 )
+NO_CONTROL = "no frozen accuracy was given, so D3 was not judged: as in the published code, D1 and D2 alone decide"
 
 
 class ProtocolReport(dict[str, Any]):
@@ -63,7 +64,8 @@ class FAProtocol:
         d3_margin_pp: required accuracy gain over the frozen baseline, in percentage points. In the report, `margin` and
             `margin_threshold` are fractions, as published.
         strict: if true, the verdict is FAIL if any rule fires, as in the published code. By default the verdict is FAIL if
-            (D1 and D2) or D3 fires, and WARN if only D1 or only D2 fires, as in the README of that code and in the paper.
+            (D1 and D2) or D3 fires, and WARN if only D1 or only D2 fires, as in the README of that code and in the paper. If no
+            frozen accuracy is given, D1 and D2 alone decide a strict verdict, which may be PASS, as in the published code.
         loss: loss that trains the model, as for `adapt`. The default is the loss that `adapt` received, or the cross entropy of
             logits.
 
@@ -94,7 +96,7 @@ class FAProtocol:
         checks.limits(d1_threshold=d1_threshold, d2_eps=d2_eps, d2_factor=d2_factor, d3_margin_pp=d3_margin_pp)
         checks.switches(strict=strict)
         checks.finish()
-        self.network, self.x_eval, self.y_eval = network, x_eval, y_eval
+        self.network, self.x_eval, self.y_eval, self.strict = network, x_eval, y_eval, strict
         self.loss, self._task = loss_name(loss), user_task(y_eval, loss)
         limits = {"D1": d1_threshold, "D2": d2_eps * d2_factor, "D3": d3_margin_pp}
         edition_name = STRICT if strict else EDITION
@@ -105,7 +107,7 @@ class FAProtocol:
 
         Args:
             frozen_baseline_acc: accuracy of the frozen baseline on the whole test set, as a fraction. If it is None, the result
-                of D3 is None and the verdict is never PASS.
+                of D3 is None and the verdict is never PASS, unless the protocol is strict.
             test_acc: accuracy on the whole test set, as a fraction. If it is None, the accuracy on the evaluation batch is used
                 and an EvidenceWarning is emitted. In this case the report is `provisional`, and the verdict is at best
                 WARN(D3 provisional).
@@ -130,10 +132,13 @@ class FAProtocol:
             warnings.warn(f"FAProtocol: {self._stand_in()}", EvidenceWarning, stacklevel=2)
         observation, objection = checked(self.network, self.x_eval, self.y_eval, "FAProtocol", self._task)
         measurements = measured(observation, {ACCURACY.name: accuracy(test_acc)}, objection)
-        audit = judged(measurements, frozen_baseline_acc, self.edition)
+        edition = self.edition
+        if self.strict and frozen_baseline_acc is None:  # the published code then judges by D1 and D2 alone
+            edition = dataclasses.replace(edition, rules=tuple(rule for rule in edition.rules if not rule.reference))
+        audit = judged(measurements, frozen_baseline_acc, edition)
         report = self._as_published(audit, frozen_baseline_acc, test_acc)
         if provisional:
-            report["verdict"] = _marked(audit, self.edition).label
+            report["verdict"] = _marked(audit, edition).label
             report["remarks"] = [*report["remarks"], self._stand_in()]
             report["provisional"] = True
         return ProtocolReport(report)
@@ -192,7 +197,7 @@ class FAProtocol:
                     "frozen_baseline_acc": frozen_acc,
                     "margin": margin,
                     "margin_threshold": limits["D3"] / 100,
-                    "fires": _fires(findings["D3"]),
+                    "fires": _fires(findings["D3"]) if "D3" in findings else None,
                 },
             },
             "remarks": [
@@ -200,7 +205,8 @@ class FAProtocol:
                 for finding in audit.findings
                 if _fires(finding) is None or finding.observed.value is None
             ]
-            + ([ZERO] if findings["D2"].observed.value == 0 else []),
+            + ([ZERO] if findings["D2"].observed.value == 0 else [])
+            + ([] if "D3" in findings else [NO_CONTROL]),
             "provisional": False,
             "loss": self.loss,
         }

@@ -97,7 +97,7 @@ class PublishedFigure:
     method_options: Mapping[str, Scalar] = field(default_factory=dict)
     """option of the method → value"""
     site: str = ""
-    """a number, last, mid (⌊L/2⌋) or deep (mean over 1..L); empty for a metric with one value per run"""
+    """a number, last or mid (⌊L/2⌋); empty for a metric with one value per run"""
     epoch: int | None = None
     """epoch of the trajectory; null for the end of training"""
     rule: str = ""

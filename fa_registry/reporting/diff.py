@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from fa_registry import jsonio
+from fa_registry.metrics import at_last_site, table, value_in
 from fa_registry.protocol.builtin_editions import describe_edition
 from fa_registry.records import (
     NOT_FINITE,
@@ -331,6 +332,8 @@ def _figure_changes(a: Measurements, b: Measurements) -> Iterator[FigureChange]:
 
 def _readings(measured: Measurements) -> Iterator[tuple[str, Reading]]:
     yield from measured.scalars.items()
+    last_sites = (name for name in table("diff_command") if at_last_site(name))
+    yield from ((name, reading) for name in last_sites if (reading := value_in(measured, name)))
     for name, row in measured.sites.items():
         yield from ((f"{name}[{site}]", reading) for site, reading in enumerate(row))
 

@@ -196,9 +196,9 @@ def unclamped_cosine(context: PitfallContext) -> Answered:
     credit = [
         (site, ratio * norm) for site, (ratio, norm) in known_sites(context.row("norm_ratio"), context.row("g_norm"))
     ]
-    gradient = [(site, norm) for site, (norm,) in known_sites(context.row("g_norm"))]
+    gradient = [(site, norm) for site, (norm,) in known_sites(context.row("g_norm_mean_ce"))]
     if not gradient or not credit:
-        name = "norm_ratio" if gradient else "g_norm"
+        name = "norm_ratio" if gradient else "g_norm_mean_ce"
         return UNKNOWN, f"{context.not_recomputed}; {absence(name, context.row('norm_ratio'))}"
     site, smallest_norm = min((*credit, *gradient), key=lambda pair: pair[1])
     evidence = f"the smallest median norm of a vector in a cosine is {sci(smallest_norm)}, at site {site}"

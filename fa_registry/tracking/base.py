@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from fa_registry.tracking.mlflow_views import View
 
 CLOCKS_APART = 3600.0  # largest accepted difference in seconds between the clocks of two machines
-MOST_POINTS = 30  # points per metric in a store's tables: enough for a chart, and one request suffices for 33 metrics
 
 
 @dataclass(frozen=True)
@@ -38,8 +37,8 @@ class RetentionOptions:
         metavar="K",
     )
     points: int = option(
-        MOST_POINTS,
-        "Number of points per metric in MLflow's charts (0: one per epoch). The file series.parquet has every epoch.",
+        0,
+        "Largest number of points per metric in MLflow's tables and charts [0: one per epoch]. series.parquet has every epoch.",
         "--max-chart-points",
         bounds=(0, None),
         metavar="N",

@@ -216,7 +216,7 @@ def _is_logged(stored: float | None, exact: float | None) -> bool:
 
 def _is_ours(key: str, extra_metrics: Sequence[str]) -> bool:
     """Return whether the training code of fa_registry writes this metric."""
-    by_site = (*schema.SITE_METRICS, *extra_metrics)
+    by_site = (*schema.SITE_KEYS.values(), *extra_metrics)
     return key in schema.scalar_metrics(extra_metrics).values() or key.partition(schema.SITE_MARK)[0] in by_site
 
 

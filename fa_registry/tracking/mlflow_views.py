@@ -23,6 +23,7 @@ from fa_registry.tracking.base import StoredRun
 from fa_registry.tracking.schema import (
     PARAM,
     SCALAR_METRICS,
+    SITE_KEYS,
     SITE_MARK,
     TAG_KIND,
     TAG_METHOD,
@@ -176,7 +177,7 @@ def _charts(runs: _Contents, group_by_setting: bool) -> dict[str, Any]:
     ]
     by_site = []
     for name in TABLES["mlflow_sites"]:
-        keys = sorted(key for key in logged if key.startswith(name + SITE_MARK))
+        keys = sorted(key for key in logged if key.startswith(SITE_KEYS[name] + SITE_MARK))
         # one site per chart, with one line per method; all sites are on the pages of the runs and in the forms
         for key in dict.fromkeys((keys[0], keys[len(keys) // 2], keys[-1])) if keys else ():
             by_site.append(_chart("sites", name, key, f"{symbol_of(name)} at site {int(key.rpartition('_')[2])}"))

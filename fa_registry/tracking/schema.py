@@ -8,9 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from fa_registry.metrics import DECLARED, HEADLINES, Metric
+from fa_registry.metrics import DECLARED, HEADLINES, Metric, value_in
 from fa_registry.records import SCHEMA, EditionReference, Measurements, Reading, RunSpec
-from fa_registry.tracking.base import MOST_POINTS
 
 EXPERIMENT = "fa_registry"
 DIGEST = 8  # characters of an edition's digest in the tag of its verdict
@@ -90,7 +89,8 @@ STOPPED_EARLY = "stopped_early"  # all files are present, but the run has fewer 
 INTERRUPTED = "interrupted"  # stopped by Ctrl-C or by a request to stop: the same command resumes the run
 ENDED_STATUSES = (*FINISHED_STATUSES, STOPPED_EARLY, INTERRUPTED, "failed")  # no process writes to such a run any more
 SITE_MARK = "/site_"  # between the name of a site metric and the number of the site in a metric key
-SITE_METRICS = ("h_norm", "g_norm", "growth", "gain", "gamma")
+SITE_KEYS = {"h_norm": "h_norm", "g_norm_mean_ce": "g_norm", "growth": "growth", "gain": "gain", "gamma": "gamma"}
+SITE_METRICS = tuple(SITE_KEYS)  # ‖g‖ is that of the mean loss, as on every page
 MAX_METRICS = 100  # keys per run: MLflow draws a chart per key, and more keys slow its pages down
 SCALAR_METRICS = {
     **{name: f"{name}/test" for name in HEADLINES},
@@ -103,7 +103,7 @@ SCALAR_METRICS = {
     "penalty": "penalty/total",
     "fidelity_min": "fidelity/min",
     "h_L": "h_L",
-    "g_L": "g_L",
+    "g_norm_mean_ce_L": "g_L",
     "growth_max": "growth_max",
     "growth_init_max": "growth_init_max",
     "gamma_deep_mean": "gamma_deep_mean",
@@ -179,8 +179,8 @@ def metrics(measurements: Measurements, extra_metrics: Sequence[str] = ()) -> It
     runs first plots the metric that was logged first. `extra_metrics` are the names that `charts` returns.
     """
     for name, key in scalar_metrics(extra_metrics).items():
-        if name in measurements.scalars:
-            yield key, measurements.scalars[name]
+        if reading := value_in(measurements, name):
+            yield key, reading
     for name in (*SITE_METRICS, *extra_metrics):
         readings = measurements.sites.get(name, ())
         for site in shown_sites(len(readings), extra_metrics):
@@ -202,7 +202,7 @@ def site_metric(name: str, site: int, count: int) -> str:
 
     The number of the site has leading zeros, because charts sort the keys as text.
     """
-    return f"{name}{SITE_MARK}{site:0{max(2, len(str(count - 1)))}d}"
+    return f"{SITE_KEYS.get(name, name)}{SITE_MARK}{site:0{max(2, len(str(count - 1)))}d}"
 
 
 def shown_sites(count: int, extra_metrics: Sequence[str] = ()) -> tuple[int, ...]:
@@ -217,7 +217,7 @@ def most_sites(extra_metrics: Sequence[str] = ()) -> int:
     return key_count // (len(SITE_METRICS) + len(extra_metrics))
 
 
-def shown_epochs(epochs: int, limit: int = MOST_POINTS) -> Collection[int]:
+def shown_epochs(epochs: int, limit: int) -> Collection[int]:
     """Return the epochs for which the store's tables contain points.
 
     There are at most `limit` epochs. If `limit` is 0, the result contains all epochs.

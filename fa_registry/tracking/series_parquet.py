@@ -113,14 +113,17 @@ def points(rows: Sequence[SeriesRow], extra_metrics: Sequence[str] = ()) -> Iter
     last: dict[str, int] = {}
     for _, metric, site, *_ in rows:
         last[metric] = max(site, last.get(metric, SCALAR_SITE))
-    keys = {(name, SCALAR_SITE): key for name, key in scalar_metrics(extra_metrics).items()}
+    keys: dict[tuple[str, int], list[str]] = {}
+    for name, key in scalar_metrics(extra_metrics).items():
+        base = at_last_site(name)
+        keys.setdefault((base, last.get(base, SCALAR_SITE)) if base else (name, SCALAR_SITE), []).append(key)
     for name in (*SITE_METRICS, *extra_metrics):
         count = 1 + last.get(name, SCALAR_SITE)
-        keys |= {(name, site): site_metric(name, site, count) for site in shown_sites(count, extra_metrics)}
+        for site in shown_sites(count, extra_metrics):
+            keys.setdefault((name, site), []).append(site_metric(name, site, count))
     for epoch, metric, site, value, _ in rows:
-        key = keys.get((metric, site))
-        if key and value is not None:
-            yield Point(key, value, epoch)
+        if value is not None:
+            yield from (Point(key, value, epoch) for key in keys.get((metric, site), ()))
 
 
 def trajectory(rows: Sequence[SeriesRow]) -> Mapping[str, Series]:

@@ -301,7 +301,7 @@ def report(
     """
     from fa_registry.workflows.reports import run_report
 
-    files = run_report(str(report_file), source.study, pages, location.store)
+    files = run_report(str(report_file), source, pages, location.store)
     return ResultList(files, f"{len(files)} files in {pages.out}")
 
 

@@ -22,7 +22,7 @@ from fa_registry.tracking.memory import MemoryTracker
 from fa_registry.tracking.reader import NEEDED, check_files, check_seal, read_sealed
 from fa_registry.workflows.audit_proof import check_pages, check_verdicts, is_same_release, outcome_of, rendered_again
 from fa_registry.workflows.audit_publication import verdict_text
-from fa_registry.workflows.options import RemeasureOptions
+from fa_registry.workflows.options import AuditSource, RemeasureOptions
 from fa_registry.workflows.remeasure import RemeasuredRun, checked_measuring, remeasure_all
 from fa_registry.workflows.reports import newest_report, recorded_report
 from fa_registry.workflows.results import Result, TableResult
@@ -55,7 +55,7 @@ def make_bundle(
     if licence and not LICENCE.fullmatch(licence):
         raise InvalidFields("bundle", [f"licence: expected an SPDX identifier such as CC-BY-4.0, found {licence!r}"])
     tracker = open_tracker(store, create=False)
-    audit, report = newest_report(tracker, study)
+    audit, report = newest_report(tracker, AuditSource(study))
     study = audit.tags.get(schema.TAG_STUDY, study)
     path = Path(out or f"{study}.fa.zip")
     target = checked_target(path)  # before the files are collected, which may take minutes

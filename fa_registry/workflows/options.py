@@ -475,6 +475,10 @@ class AuditSource:
     """Selection of an audit in a store, for rendering the pages of this audit again."""
 
     study: str = option("", "Use the newest audit of this study in the store.", metavar="NAME", completes="studies")
+    epochs: int | str = option("", "Use the newest audit of the study whose runs have this number of epochs.")
+    seeds: tuple[Any, ...] = option(
+        (), "Use the newest audit of the study whose runs have exactly these seeds.", is_list=True, metavar="S,S,…"
+    )
 
 
 @dataclass(frozen=True)

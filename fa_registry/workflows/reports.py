@@ -18,30 +18,32 @@ from fa_registry.safe_files import UnreadableFile, resolve_user_path
 from fa_registry.studies.study_files import find, name_in_store
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
-from fa_registry.workflows.options import ReportOutput, checked_pages
+from fa_registry.workflows.options import AuditSource, ReportOutput, RunSelector, checked_pages
 
 LOG = logging.getLogger(__name__)
 REPORT = "audit.json"
 USUAL = f"reports/{REPORT}"
 NUMBER = re.compile("[0-9]{1,9}")
+WHOLE = re.compile("[0-9]{1,19}")  # number of epochs, or a seed
 LARGEST = 2**30  # maximum size of a report in bytes; a report of 10,000 runs has 400 MB
 
 
-def run_report(file: str, study: str, pages: ReportOutput, store: str = "") -> list[Path]:
+def run_report(file: str, source: AuditSource, pages: ReportOutput, store: str = "") -> list[Path]:
     """Render the pages of an audit report, and return the paths of the pages; see `api.report`.
 
-    If `file` and `study` are empty, `reports/audit.json` is read.
+    If `file` and `source.study` are empty, `reports/audit.json` is read.
     """
-    if file and study:
+    if file and source.study:
         raise UsageError("expected either REPORT or --study, found both")
     problems: list[str] = []
     checked_pages(pages, problems)
+    problems += _wrong_source(source)
     if problems:
         raise InvalidFields("report", problems)
-    if study:
+    if source.study:
         from fa_registry.workflows.stores import open_tracker  # slow, because it imports MLflow
 
-        report = newest_report(open_tracker(store, create=False), study)[1]
+        report = newest_report(open_tracker(store, create=False), source)[1]
     else:
         report = load_report(existing(file or USUAL))
     from fa_registry.reporting.render import render_report  # imports matplotlib and pandas, which `diff` does not need
@@ -49,27 +51,63 @@ def run_report(file: str, study: str, pages: ReportOutput, store: str = "") -> l
     return render_report(report, Path(pages.out), pages.own_templates)
 
 
-def newest_report(tracker: Tracker, study: str) -> tuple[StoredRun, AuditReport]:
+def _wrong_source(source: AuditSource) -> Iterator[str]:
+    """Yield one error per field of the source that is no number, or that has no study."""
+    for name, values in (("epochs", [source.epochs] if source.epochs else []), ("seeds", source.seeds)):
+        if values and not source.study:
+            yield f"{name}: expected --study, whose audits have {name}; found no study"
+        yield from (
+            f"{name}: expected a whole number, found {value!r}" for value in values if not WHOLE.fullmatch(str(value))
+        )
+
+
+def newest_report(tracker: Tracker, source: AuditSource) -> tuple[StoredRun, AuditReport]:
     """Return the MLflow run of the newest complete audit of a study, and the report of this audit.
 
-    The study is given by its name, or by the path of its study.toml or of its folder.
+    The study is given by its name, or by the path of its study.toml or of its folder. If the source has epochs or seeds, the
+    newest audit of runs with these epochs and seeds is returned.
 
     Raises:
-        UsageError: the store has no complete audit of the study.
+        UsageError: the store has no such audit.
         IntegrityError: the report is missing or was changed.
     """
-    name = name_in_store(study)
+    study, name = source.study, name_in_store(source.study)
     audits = [audit for audit in audits_of(tracker, name) if audit.tags.get(schema.TAG_STATUS) == "complete"]
     if not audits:
-        raise UsageError(f"study {study}: no complete audit in {tracker.uri}; {_next_step(tracker, study, name)}")
+        raise UsageError(f"study {study}: no complete audit in {tracker.uri}; {_next_step(tracker, source, name)}")
     command = f"`fa-registry audit --study {shlex.quote(study)}`"
-    report = recorded_report(tracker, audits[0].run_id, command)
-    _warn_of_changed_pages(tracker, audits[0], command)
-    return audits[0], report
+    other_reports = []
+    for audit in audits:
+        report = recorded_report(tracker, audit.run_id, command)
+        if _is_asked_for(report, source):
+            _warn_of_changed_pages(tracker, audit, command)
+            return audit, report
+        other_reports.append(report)
+    raise UsageError(f"study {study}: no audit of runs with these epochs and seeds; {_audited(name, other_reports)}")
 
 
-def _next_step(tracker: Tracker, study: str, name: str) -> str:
+def _is_asked_for(report: AuditReport, source: AuditSource) -> bool:
+    """Return whether the judged runs have the epochs and exactly the seeds of the source."""
+    specs = [run.record.spec for run in report.runs]
+    has_epochs = not source.epochs or {spec.epochs for spec in specs} == {int(source.epochs)}
+    return has_epochs and (not source.seeds or {spec.seed for spec in specs} == set(map(int, source.seeds)))
+
+
+def _audited(study: str, reports: Sequence[AuditReport]) -> str:
+    """Return a text that names the epochs and seeds of the study's audits."""
+    from fa_registry.workflows.trained_options import TrainedOptions, advice_text  # imports torch
+
+    seeds: dict[tuple[int, tuple[int, ...]], None] = {}
+    for report in reports:
+        specs = [run.record.spec for run in report.runs]
+        for epochs in {spec.epochs for spec in specs}:
+            seeds[epochs, tuple(sorted({spec.seed for spec in specs}))] = None
+    return advice_text(study, "audits", [TrainedOptions(*values) for values in seeds])
+
+
+def _next_step(tracker: Tracker, source: AuditSource, name: str) -> str:
     """Return a text with the command that audits a study, or the names of known studies."""
+    study = source.study
     has_runs = bool(tracker.search({schema.TAG_KIND: "run", schema.TAG_STUDY: name}, most=1))
     try:
         find(study)
@@ -78,8 +116,23 @@ def _next_step(tracker: Tracker, study: str, name: str) -> str:
             return "`fa-registry audit --study PATH` audits the study; PATH is the path of its study.toml"
         audits = tracker.search({schema.TAG_KIND: "audit"})
         return unknown_name_text("study", study, {audit.tags.get(schema.TAG_STUDY, "") for audit in audits} - {""})
-    command = "audit --study" if has_runs else "run"
-    return f"`fa-registry {command} {shlex.quote(study)}` {'audits' if has_runs else 'trains and audits'} the study"
+    if not has_runs:
+        return f"`fa-registry run {shlex.quote(study)}` trains and audits the study"
+    flags = _flags(tracker, source)
+    return f"`fa-registry audit --study {shlex.quote(study)}{flags}` audits the study"
+
+
+def _flags(tracker: Tracker, source: AuditSource) -> str:
+    """Return the options that select finished runs: those of the source, or those of the newest runs in the store."""
+    from fa_registry.workflows.trained_options import has_finished_runs, trained_options  # imports torch
+
+    asked = {"epochs": source.epochs, "seeds": list(source.seeds)}
+    selector = RunSelector(source.study, overrides=asked)
+    if has_finished_runs(tracker, selector):
+        values = {"epochs": str(source.epochs), "seeds": ",".join(map(str, source.seeds))}
+        return "".join(f" --{option} {value}" for option, value in values.items() if value)
+    options = trained_options(tracker, selector)
+    return f" {options[0].flags}" if options else ""
 
 
 def _warn_of_changed_pages(tracker: Tracker, audit: StoredRun, command: str) -> None:

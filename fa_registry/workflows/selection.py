@@ -26,6 +26,7 @@ from fa_registry.tracking.run_state import RunState
 from fa_registry.training.loop import has_diverged
 from fa_registry.training.specs import run_name, setting_label
 from fa_registry.workflows.options import RunSelector
+from fa_registry.workflows.trained_options import advice_text, has_finished_runs, trained_options
 
 
 @dataclass(frozen=True)
@@ -71,14 +72,24 @@ def select_runs(tracker: Tracker, selector: RunSelector) -> Selection:
         runs = [tracker.get(expand_run_id(tracker, run_id)) for run_id in selector.run_ids]
         selection = _sorted_out(tracker, runs, f"{pluralise(len(runs), 'run')} by id")
     if not selection.runs:
-        bin_text = tracker.experiment_deleted_message()
-        raise NothingSelected(
-            f"no finished run among {selection.text} in {tracker.uri}"
-            + (f": {bin_text}" if bin_text else "")
-            + "".join(f"\n  - {excluded.name}: {excluded.reason}" for excluded in selection.excluded[:5])
-            + ("\n`fa-registry study` with the same options trains the missing runs" if selector.study else "")
-        )
+        raise NothingSelected(_nothing_selected_text(tracker, selector, selection))
     return selection
+
+
+def _nothing_selected_text(tracker: Tracker, selector: RunSelector, selection: Selection) -> str:
+    """Return the message of NothingSelected. It names the options of the study's runs in the store."""
+    options = trained_options(tracker, selector) if selector.study else []
+    bin_text = tracker.experiment_deleted_message()
+    # runs that were never trained are no news if the store has runs with other options
+    excluded = [each for each in selection.excluded if not options or each.kind != "not trained"]
+    next_step = "`fa-registry study` with the same options trains the missing runs" if selector.study else ""
+    next_step = advice_text(selection.study, "runs", options) or next_step
+    return (
+        f"no finished run among {selection.text} in {tracker.uri}"
+        + (f": {bin_text}" if bin_text else "")
+        + "".join(f"\n  - {each.name}: {each.reason}" for each in excluded[:5])
+        + (f"\n{next_step}" if next_step else "")
+    )
 
 
 def _by_study(tracker: Tracker, selector: RunSelector) -> Selection:
@@ -152,8 +163,7 @@ def _as_trained(tracker: Tracker, selector: RunSelector) -> tuple[Study, list[st
     )
     if not variant:
         return study, []
-    attempts = runs_by_spec(tracker, [spec.identity for spec in study.specs])
-    if any(RunState(run).is_finished for runs in attempts.values() for run in runs):
+    if has_finished_runs(tracker, selector):
         return study, []
     try:
         trained_variant = selector.variant(jsonio.decode(dict, jsonio.loads(variant), f"tag {schema.TAG_VARIANT}"))

@@ -322,7 +322,7 @@ def track(
     setup = UserRunSetup(spec, _inner(network), batch, classes, _tensors(feedback), story, loss)
     rule = UserCreditRule("track", model, None if frozen else credit, fresh, DRAWS)
     tracker = open_tracker(store, experiment)
-    keep = RetentionOptions(checkpoint_every, points=RetentionOptions().points if epochs else 0)
+    keep = RetentionOptions(checkpoint_every)
     writer = partial(RunWriter, tracker, setup, study, keep=keep, open_end=not epochs)
     rows = EpochJournal(registry_folder(tracker.uri) / "own_loops", spec, resume)
     return TrackedRun(setup, network, rule, tracker, writer, rows, frozen_control(network, frozen) if control else None)

@@ -12,7 +12,7 @@ from typing import Any
 
 from fa_registry import jsonio
 from fa_registry.errors import Interrupted, InvalidFields, RegistryError, StoreError, pluralise
-from fa_registry.metrics import headline_of, table
+from fa_registry.metrics import headline_of, table, value_in
 from fa_registry.process_ownership import LEASE
 from fa_registry.records import RunSpec
 from fa_registry.studies import executors
@@ -107,9 +107,9 @@ class TrainingJob:
 
 def headline(outcome: TrainingOutcome) -> dict[str, float]:
     """Return the most important final metrics, without metrics that have no value."""
-    scalars = outcome.final.scalars
-    named = ((name, scalars[name].value) for name in table("train_command", [headline_of(scalars)]) if name in scalars)
-    return {name: value for name, value in named if value is not None}
+    names = table("train_command", [headline_of(outcome.final.scalars)])
+    readings = {name: reading for name in names if (reading := value_in(outcome.final, name))}
+    return {name: reading.value for name, reading in readings.items() if reading.value is not None}
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,7 @@ def test_an_explosion_fires():
 
 
 def test_all_conditions_of_a_compound_rule_must_hold_in_one_epoch():
-    lines = {"g_norm_L": (1.0, 1e-6, 1e-6), "gain_L": (0.7, 0.7, 1e-5), "fidelity_L": (1.0, 1.0, 1.0)}
+    lines = {"g_norm_mean_ce_L": (1.0, 1e-8, 1e-8), "gain_L": (0.7, 0.7, 1e-5), "fidelity_L": (1.0, 1.0, 1.0)}
     cells = summary_of(run("dfa", lines=lines), rule="D2", edition=OURS)
     assert values(cells, "earliest") == [2.0]
     without_gain = {name: line for name, line in lines.items() if name != "gain_L"}
@@ -97,7 +97,7 @@ def test_rules_that_no_run_can_answer_are_remarks_with_their_reason():
     analysis = analysed("first-fire", controlled(run("dfa", lines={D1: climbing(3)})), "2026-11")
     assert {cells["rule"].text for cells in analysis.rows} == {"D1"}
     found = {remark.split("rule ")[1][:2]: remark for remark in analysis.remarks if "rule " in remark}
-    assert "g_norm was not recorded at each epoch" in found["D2"]
+    assert "g_norm_mean_ce was not recorded at each epoch" in found["D2"]
     assert "over seeds" in found["D3"] and "newly drawn feedback" in found["D4"]
     analysis = analysed("first-fire", controlled(run("dfa", lines={D1: climbing(3)})))
     assert any("rule D3" in remark and "frozen control" in remark for remark in analysis.remarks)

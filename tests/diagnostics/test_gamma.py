@@ -13,7 +13,7 @@ from fa_registry.diagnostics.aggregates import NAMES as MEANS
 from fa_registry.diagnostics.aggregates import PLUGIN as AGGREGATES
 from fa_registry.diagnostics.gamma import PLUGIN as GAMMA
 from fa_registry.diagnostics.gamma_block_input import PLUGIN as GAMMA_BLOCK_INPUT
-from fa_registry.diagnostics.gamma_null import CHEAP_DRAWS, COSTLY_DRAWS, EXACT
+from fa_registry.diagnostics.gamma_null import CHEAP_DRAWS, COSTLY_DRAWS, DEEP_NAMES, EXACT
 from fa_registry.diagnostics.gamma_null import NAMES as NULL_QUANTITIES
 from fa_registry.diagnostics.gamma_null import PLUGIN as GAMMA_NULL
 from fa_registry.diagnostics.h_norm import PLUGIN as H_NORM
@@ -137,6 +137,59 @@ def test_row_l_is_the_credit_of_l_against_the_gradient_of_l_minus_one():
     assert second.value == pytest.approx(0.8)  # (.8, .6) · (1, 0)
     assert third.value == pytest.approx(1.0)  # (0, 1) · (0, 1)
     assert measured.scalars["gamma_block_input_mean"].value == pytest.approx(0.9)
+
+
+def test_the_deep_cosine_leaves_out_the_first_block_and_reads_each_gradient_at_the_blocks_input():
+    """Cosines of block l with the gradient at its input: .8, .6, −.2 for l = 1, 2, 3; the published mean is over 2 and 3."""
+    gradients = [SAME, SAME, SAME, directions(0.5)[0]]
+    measured = GAMMA_BLOCK_INPUT.measure(seen(gradients, directions(0.9, 0.8, 0.6, -0.2)))
+    assert measured.scalars["gamma_block_input_mean"].value == pytest.approx((0.8 + 0.6 - 0.2) / 3)
+    assert measured.scalars["gamma_deep_input"].value == pytest.approx((0.6 - 0.2) / 2)
+    shallow = GAMMA_BLOCK_INPUT.measure(seen([SAME] * 2, [SAME] * 2))
+    assert shallow.scalars["gamma_deep_input"].reason == "the network has no block after the first"
+
+
+def published_deep_cosine(network, x, y, matrices) -> float:
+    """What the published penalty sweep prints for the feedback B_1..B_L of a residual network, from its equations.
+
+    The states are h_l = h_{l−1} + f_l(h_{l−1}); g_l is the gradient of the *mean* cross entropy; a_l = B_l (softmax − onehot).
+    Block l = 1..L is compared with g_{l−1}, by torch's clamped cosine, mean over samples; block 1 does not enter the mean.
+    """
+    states = [network.embed(x).detach().requires_grad_()]
+    for block in network.blocks:
+        states.append(states[-1] + block(states[-1]))
+    logits = network.out_head(network.out_ln(states[-1]))
+    gradients = torch.autograd.grad(nn.functional.cross_entropy(logits, y), states)
+    error = (logits.softmax(dim=1) - nn.functional.one_hot(y, logits.shape[1])).detach()
+    cosines = [
+        nn.functional.cosine_similarity(error @ matrix.T, gradient, dim=1).mean().item()
+        for matrix, gradient in zip(matrices, gradients[:-1], strict=True)
+    ]
+    return float(np.mean(cosines[1:]))
+
+
+def test_the_deep_cosine_and_its_null_are_those_of_the_published_sweep():
+    task = tiny_task(method="dfa", architecture_options={"d_hidden": 16, "num_blocks": 4, "w2_std": 0.3})
+    task.feedback.B_03.copy_(torch.randn(16, 10, generator=torch.Generator().manual_seed(5)))
+    measured = measure(task, moments=("epoch", "final")).scalars
+    images, labels = task.eval_batch
+    shape = network_shape(task.network, images[:1], 10)
+
+    def deep(feedback) -> float:
+        matrices = [feedback.matrix(block).float() for block in range(1, 5)]
+        return published_deep_cosine(task.network, images, labels, matrices)
+
+    assert measured["gamma_deep_input"].value == pytest.approx(deep(task.feedback), abs=1e-5)
+    names = (stream(task, f"gamma_null/{index}") for index in range(CHEAP_DRAWS))
+    null = [deep(task.method.feedback(shape, task.spec.method_options, name)) for name in names]
+    assert measured["gamma_deep_input_null_mean"].value == pytest.approx(np.mean(null), abs=1e-5)
+    assert measured["gamma_deep_input_null_std"].value == pytest.approx(np.std(null, ddof=1), abs=1e-5)
+
+
+def test_without_a_deep_cosine_its_null_has_the_same_reason():
+    measured = GAMMA_NULL.measure(look_at_one_cosine(0.5))
+    assert {measured.scalars[name].reason for name in DEEP_NAMES} == {"the network has no block after the first"}
+    assert [reading.value is None for reading in readings(measured)] == [False] * 3
 
 
 def test_fa_looks_aligned_one_site_too_early():

@@ -99,6 +99,34 @@ def test_main_trains_audits_and_reports(mlflow_run, workplace):
     assert {(run.state, run.experiment) for run in all_runs(workplace)} == {("FINISHED", schema.EXPERIMENT)}
 
 
+@pytest.mark.long
+def test_audit_verify_and_report_follow_a_study_of_other_epochs_and_seeds(mlflow_run, workplace):
+    """Without its epochs and seeds nothing is selected, and what the store has is named."""
+    study, shorter = str(workplace / "tiny"), {"epochs": "1", "seeds": "7"}
+    succeeded, printed = mlflow_run("study", {"study": study, "jobs": "1", "device": "cpu", **shorter})
+    assert succeeded, printed
+    for entry_point in ("audit", "verify"):
+        succeeded, printed = mlflow_run(entry_point, {"study": study})
+        assert not succeeded and "epochs=1, seeds=7: add --epochs 1 --seeds 7" in printed
+    pages = {name: workplace / name for name in ("audited", "rendered")}
+    succeeded, printed = mlflow_run("verify", {"study": study, **shorter})
+    assert succeeded, printed
+    mlflow_run("audit", {"study": study, "out": str(pages["audited"]), **shorter})  # fails where a run fails the protocol
+    succeeded, printed = mlflow_run("report", {"study": study, "out": str(pages["rendered"]), **shorter})
+    assert succeeded, printed
+    audited, rendered = ((folder / "audit.json").read_bytes() for folder in pages.values())
+    assert audited == rendered
+    succeeded, printed = mlflow_run("report", {"study": study, "out": str(workplace / "none"), "epochs": "2"})
+    assert not succeeded and "epochs=1, seeds=7" in printed
+
+
+@pytest.mark.parametrize("name", ["audit", "verify", "report"])
+def test_what_follows_a_study_takes_its_epochs_and_seeds(name):
+    entry = yaml.safe_load((ROOT / "MLproject").read_text())["entry_points"][name]
+    assert {"study", "epochs", "seeds"} <= set(entry["parameters"])
+    assert "--epochs {epochs} --seeds {seeds}" in entry["command"]
+
+
 def test_every_entry_point_is_a_command_with_those_options():
     entries = yaml.safe_load((ROOT / "MLproject").read_text())["entry_points"]
     assert set(entries) == {"main", "train", "study", "audit", "verify", "report", "test"}

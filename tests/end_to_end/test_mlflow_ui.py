@@ -139,7 +139,7 @@ def logged(site: Site, run_id: str, key: str) -> list[float]:
 
 
 AXES = "[...document.querySelectorAll('.js-plotly-plot')].map(plot => plot.layout.yaxis.type)"
-TITLES = tuple(map(label_of, ("accuracy", "growth_max", "h_L", "g_L", "gamma_deep_mean")))
+TITLES = tuple(map(label_of, ("accuracy", "growth_max", "h_L", "g_norm_mean_ce_L", "gamma_deep_mean")))
 
 
 @pytest.mark.browser

@@ -129,10 +129,10 @@ def test_a_diagnosis_judges_no_gradient_that_is_none():
     batches = [(torch.randn(24, 8, generator=generator), case.y) for _ in range(2)]
     report = fa_registry.diagnose(fa_registry.adapt(case.model, case.sites), batches, 0.9, 0.5)
     assert set(report.bp_grad_norms) == {None} and report.cross_batch_stability is None
-    assert report.reference_at_floor is None and report.stability_high is None
+    assert report.bp_grad_at_floor is None and report.reference_drift_dominated is None
     assert report.verdict == "INCOMPLETE"
     report = fa_registry.diagnose(fa_registry.adapt(case.model, case.sites, gradient="forward"), batches, 0.9, 0.5)
-    assert None not in report.bp_grad_norms and report.reference_at_floor is False
+    assert None not in report.bp_grad_norms and report.bp_grad_at_floor is False
 
 
 class Branching(nn.Module):

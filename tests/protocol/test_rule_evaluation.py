@@ -68,13 +68,13 @@ def test_a_margin_over_seeds_crosses_its_limit_only_where_the_rule_fires(accurac
 
 
 def test_a_compound_finding_gives_every_figure():
-    figures = dict(g_norm=1e-6, gain=0.29, fidelity=0.999999)
+    figures = dict(g_norm=128e-8, gain=0.29, fidelity=0.999999)
     d2 = judge(record(measured=measurements(**figures)), None, OURS).findings[1]
     assert d2.sentence == (
-        "D2 reference validity: required at least 1.28e-05 or gain at least 0.01, and fidelity at least 0.99, "
-        "observed 1e-06 (gain 0.29, fidelity 0.999999): CONVERGED"
+        "D2 reference validity: required at least 1e-07 or gain at least 0.01, and fidelity at least 0.99, "
+        "observed 1e-08 (gain 0.29, fidelity 0.999999): CONVERGED"
     )
-    assert (d2.observed, d2.threshold, d2.site) == (Reading(1e-6), 1.28e-5, 2)
+    assert (d2.observed, d2.threshold, d2.site) == (Reading(1e-8), 1e-7, 2)
 
 
 def test_exactly_two_points_above_frozen_clears_although_binary_fractions_say_less():
@@ -256,7 +256,7 @@ def test_one_seed_has_no_level_and_a_limit_knows_the_limits_of_its_further_condi
 
 
 D2 = load_edition("2026-11").rules[1]
-SMALL, LARGE = 1e-6, 1.0
+SMALL, LARGE = 1e-8, 1.0
 
 
 @pytest.mark.parametrize(
@@ -310,10 +310,10 @@ def test_a_guard_of_two_conditions_fires_where_all_known_conditions_hold(g_norm,
 
 def test_a_guard_of_two_conditions_requires_either():
     assert required(D2_BATCH) == (
-        "at least 1.28e-05 or gain at least 0.01, and fidelity at least 0.99 or fidelity batch at least 0.99"
+        "at least 1e-07 or gain at least 0.01, and fidelity at least 0.99 or fidelity batch at least 0.99"
     )
     edition = load_edition("2026-12", {"D2.fidelity_batch": 0.9})
-    assert [condition.threshold for condition in edition.rules[1].conditions] == [1.28e-5, 1e-2, 0.99, 0.9]
+    assert [condition.threshold for condition in edition.rules[1].conditions] == [1e-7, 1e-2, 0.99, 0.9]
 
 
 def test_further_limits_are_shown_by_the_symbols_of_what_they_limit():
@@ -321,14 +321,14 @@ def test_further_limits_are_shown_by_the_symbols_of_what_they_limit():
     symbol = symbol_of("norm_ratio")
     assert f" or {symbol} at least 0.01" in required(rule)
     assert (
-        decide(rule, [reading(1e-6), reading(None, "no credit"), reading(1.0)]).reason
-        == f"1e-06, but {symbol} is N/A: no credit"
+        decide(rule, [reading(1e-8), reading(None, "no credit"), reading(1.0)]).reason
+        == f"1e-08, but {symbol} is N/A: no credit"
     )
 
 
 def test_the_reason_names_what_is_missing_and_what_is_there():
-    decision = decide(D2, [reading(1e-6), reading(None, "no output error"), reading(1.0)])
-    assert decision.reason == "1e-06, but gain is N/A: no output error"
+    decision = decide(D2, [reading(1e-8), reading(None, "no output error"), reading(1.0)])
+    assert decision.reason == "1e-08, but gain is N/A: no output error"
 
 
 def test_a_leading_figure_that_is_not_finite_may_come_with_a_missing_one():
@@ -361,11 +361,11 @@ def test_when_an_adopted_run_first_fired_is_unknown():
 
 
 def test_a_compound_rule_needs_all_its_conditions_in_one_epoch():
-    small = (1.0, 1e-6, 1e-6, 1e-6)
-    lines = dict(g_norm_L=small, gain_L=(1e-6, 0.5, 1e-6, 1e-6), fidelity_L=(1.0, 1.0, 0.5, 1.0))
+    small = (1.0, 1e-8, 1e-8, 1e-8)
+    lines = dict(g_norm_mean_ce_L=small, gain_L=(1e-6, 0.5, 1e-6, 1e-6), fidelity_L=(1.0, 1.0, 0.5, 1.0))
     assert first_fires(OURS, **lines)["D2"] == 3  # 0: not small, 1: healthy gain, 2: noise
-    assert first_fires(OURS, g_norm_L=small)["D2"] is None
-    assert first_fires(OURS, g_norm_L=small, gain_L=(1e-6,) * 4)["D2"] is None
+    assert first_fires(OURS, g_norm_mean_ce_L=small)["D2"] is None
+    assert first_fires(OURS, g_norm_mean_ce_L=small, gain_L=(1e-6,) * 4)["D2"] is None
 
 
 def test_rules_over_seeds_or_with_a_reference_or_without_a_line_never_first_fire():

@@ -203,7 +203,7 @@ def test_an_overridden_threshold_judges_and_is_recorded():
 def test_further_conditions_are_overridden_by_their_quantity():
     edition = load_edition("2026-11", {"D2.gain": 0.5, "D2.fidelity": 0.9})
     assert edition.overrides == {"D2.gain": 0.5, "D2.fidelity": 0.9}
-    assert [condition.threshold for condition in edition.rules[1].conditions] == [1.28e-5, 0.5, 0.9]
+    assert [condition.threshold for condition in edition.rules[1].conditions] == [1e-7, 0.5, 0.9]
     figures = dict(g_norm=1e-6, gain=0.29)
     assert judge(record(measured=measurements(**figures)), None, edition).findings[1].state == "AT FLOOR"
 
@@ -312,7 +312,7 @@ def test_the_figures_that_clear_every_rule_pass(edition):
             "2026-11",
             {
                 "D1": ("growth", 50.0, "above"),
-                "D2": ("g_norm", 1.28e-5, "below"),
+                "D2": ("g_norm_mean_ce", 1e-7, "below"),
                 "D3": ("accuracy", 2.0, "below_reference_plus"),
                 "D4": ("gamma_null_p", 0.05, "above"),
                 "S": ("stability_mid", 0.3, "above"),

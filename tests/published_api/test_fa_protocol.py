@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 
 import pytest
 import torch
@@ -195,7 +196,33 @@ def test_strict_fails_although_the_frozen_accuracy_is_missing_and_says_what_is_p
     assert protocol.run(test_acc=0.9)["verdict"] == "FAIL(D1)"
     with pytest.warns(fa_registry.EvidenceWarning):
         assert protocol.run(frozen_baseline_acc=0.0)["verdict"] == "FAIL(D1; D3 provisional)"
-    assert fa_registry.FAProtocol(build(), *batch(), strict=True).run(test_acc=0.9)["verdict"] == "INCOMPLETE"
+
+
+@pytest.mark.parametrize(
+    ("gain", "limits", "verdict"),
+    [
+        (1.0, {}, "PASS"),
+        (500.0, {}, "FAIL(D1)"),
+        (1.0, {"d2_eps": 10.0}, "FAIL(D2)"),
+        (500.0, {"d2_eps": 10.0}, "FAIL(D1+D2)"),
+    ],
+)
+@pytest.mark.parametrize("given", [{"test_acc": 0.9}, {}], ids=["test accuracy", "no accuracy"])
+def test_strict_prints_what_the_published_code_prints_without_a_frozen_accuracy(gain, limits, verdict, given):
+    """The published code leaves D3 undecided (fires is None), and names the rules that fire, or PASS."""
+    protocol = fa_registry.FAProtocol(build(gain=gain), *batch(), strict=True, **limits)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", fa_registry.EvidenceWarning)
+        report = protocol.run(**given)
+    depth = report["diagnostics"]["D3_depth_utility"]
+    assert report["verdict"] == verdict and (depth["margin"], depth["fires"]) == (None, None)
+    assert any("D3 was not judged" in remark for remark in report["remarks"])
+    assert report["provisional"] is not bool(given)
+
+
+def test_strict_does_not_pass_what_it_could_not_measure():
+    report = fa_registry.FAProtocol(exploded(), *batch(), strict=True).run(test_acc=0.9)
+    assert report["verdict"] != "PASS"
 
 
 @pytest.mark.parametrize("strict", ["no", 1, None])

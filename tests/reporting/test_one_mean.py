@@ -71,7 +71,7 @@ def test_a_growth_over_seeds_is_one_number_on_every_page_and_in_the_terminal(tmp
 def test_the_audit_table_the_comparison_and_the_terminal_say_which_mean_it_is(tmp_path):
     report = report_of(GROWTH)
     text = audit_table(report, tmp_path)
-    length, growth, gradient = (DECLARED[name].symbol for name in ("h_L", "growth_max", "g_L"))
+    length, growth, gradient = (DECLARED[name].symbol for name in ("h_L", "growth_max", "g_norm_mean_ce_L"))
     metrics = text.split("geometric means over seeds for ")[1].split(";")[
         0
     ]  # of these and of everything else of that kind in the table `audit`

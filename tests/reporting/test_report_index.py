@@ -64,8 +64,8 @@ def test_a_converged_network_differs_by_its_reference_alone(rich, compared):
     (why,) = compared(rich, "bp").why
     assert why.subject == "reference"
     ours, published, older = why.clauses
-    assert ours.startswith("2026-11: D2 reference validity CONVERGED, passes, required at least 1.28e-05")
-    assert "observed 1.00×10⁻⁵ (2 of 2 seeds)." in ours
+    assert ours.startswith("2026-11: D2 reference validity CONVERGED, passes, required at least 1e-07")
+    assert "observed 7.81×10⁻⁸ (2 of 2 seeds)." in ours
     assert "2026-05: D2 reference validity AT FLOOR, fires, required at least 1e-07" in published
     assert older.startswith("2026-04: b reference floor AT FLOOR, fires")
 

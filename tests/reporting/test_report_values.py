@@ -65,7 +65,7 @@ def exploded():
         ("D1", "D1 scale stability: growth 155.5 (limit 50): exploded"),
         (
             "D2",
-            "D2 reference validity: ‖g_L‖₂ 1.498×10⁻⁵ (floor 1.28×10⁻⁵): clear; gain 1.689×10⁻⁴ (limit 0.01); "
+            "D2 reference validity: ‖g_L‖₂ 1.17×10⁻⁷ (floor 10⁻⁷): clear; gain 1.689×10⁻⁴ (limit 0.01); "
             "fidelity 1 (limit 0.99)",
         ),
         ("D4", "D4 credit distribution: largest p of 5 sites 0.2604 (limit 0.05): not specific"),

@@ -16,7 +16,7 @@ from tests.security.conftest import call, judged
 
 LOOSE = (  # nothing fails by these limits
     ("threshold = 50.0", "threshold = 1e12"),
-    ("threshold = 1.28e-5", "threshold = 0.0"),
+    ("threshold = 1e-7", "threshold = 0.0"),
     ("threshold = 0.99", "threshold = -1.0"),
     ("threshold = 2.0", "threshold = -1000.0"),
     ("threshold = 1e-2", "threshold = 0.0"),
@@ -124,7 +124,7 @@ def test_a_verdict_by_an_edition_of_ones_own_says_so_wherever_it_is_read(store, 
     }
     assert differences == {
         ("D1", "threshold"): (50.0, 1e12),
-        ("D2", "threshold"): (1.28e-5, 0.0),
+        ("D2", "threshold"): (1e-7, 0.0),
         ("D2", "also gain threshold"): (1e-2, 0.0),
         ("D2", "guard fidelity threshold"): (0.99, -1.0),
         ("D3", "threshold"): (2.0, -1000.0),

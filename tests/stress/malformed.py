@@ -40,7 +40,7 @@ from fa_registry.tracking.series_parquet import by_site, points, read_rows, traj
 from fa_registry.training.checkpoint import content_digest, load_tensors
 from fa_registry.training.checkpoint_import import named_tensors, read_foreign
 from fa_registry.workflows.duplicate_weights import final_weights
-from fa_registry.workflows.options import ReportOutput
+from fa_registry.workflows.options import AuditSource, ReportOutput
 from fa_registry.workflows.reports import load_report, run_report
 from tests.helpers.pictures import blank_pictures
 from tests.reporting.scenes import full_report, small_report
@@ -264,7 +264,7 @@ class Torture:
 
         def write() -> None:
             with pictures(), tempfile.TemporaryDirectory(dir=self.folder) as out:
-                for page in run_report(str(path), "", ReportOutput(out)):
+                for page in run_report(str(path), AuditSource(), ReportOutput(out)):
                     check_page(page)
 
         return write

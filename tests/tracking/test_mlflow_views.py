@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from fa_registry.metrics import DECLARED
 from fa_registry.tracking.base import StoredRun
 from fa_registry.tracking.mlflow_views import View, is_our_note, is_ours, note_of, views_of
 from fa_registry.tracking.schema import SCALAR_METRICS
@@ -37,7 +38,7 @@ def test_the_charts_are_the_headlines_and_single_sites_with_titles_and_decades_o
         "headline: accuracy/test": ("test accuracy", "linear"),
         "headline: growth_max": ("largest growth", "log"),
         "headline: h_L": ("‖h_L‖₂", "log"),
-        "headline: g_L": ("‖g_L‖ per sample", "log"),
+        "headline: g_L": (DECLARED["g_norm_mean_ce_L"].label, "log"),
         f"headline: {GAMMA}": ("Γ, gamma_deep_mean", "linear"),
         "sites: h_norm/site_00": ("‖h_l‖₂ at site 0", "log"),
         "sites: h_norm/site_01": ("‖h_l‖₂ at site 1", "log"),

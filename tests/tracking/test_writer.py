@@ -147,6 +147,35 @@ def test_the_tables_have_so_many_points_of_a_metric_and_the_series_all(tmp_path,
     assert table_history(tracker, tracker.get(writer.run_id)).outcome == "agrees"
 
 
+def test_every_epoch_is_logged_by_default(tmp_path):
+    tracker = MemoryTracker(tmp_path)
+    writer, _, _ = write_run(tracker, epochs=40)
+    steps = {}
+    for point in tracker.points[writer.run_id]:
+        steps.setdefault(point.key, []).append(point.step)
+    trained = {"loss/train", "accuracy/train", "penalty/total"}  # known from the first epoch on
+    assert {key: logged for key, logged in steps.items() if logged != list(range(41))}.keys() <= trained
+    assert all(steps[key][-40:] == list(range(1, 41)) for key in trained & steps.keys())
+    assert table_history(tracker, tracker.get(writer.run_id)).outcome == "agrees"
+
+
+def test_the_logged_gradient_is_that_of_the_mean_loss_as_on_every_page(tmp_path):
+    """As published: median over samples of the norm of the gradient of the mean cross entropy at N = 128."""
+    tracker = MemoryTracker(tmp_path)
+    writer, trainer, _ = write_run(tracker)
+    images, labels = trainer.setup.eval_batch
+    assert len(labels) == 128
+    trainer.setup.network.eval()
+    logits, states = trainer.setup.network(images, return_hidden=True)
+    gradients = torch.autograd.grad(torch.nn.functional.cross_entropy(logits, labels), states)
+    expected = [gradient.norm(dim=1).quantile(0.5).item() for gradient in gradients]
+    last = {point.key: point.value for point in tracker.points[writer.run_id] if point.step == 2}
+    assert [last[f"g_norm/site_{site:02d}"] for site in range(3)] == pytest.approx(expected, rel=1e-3)
+    assert last["g_L"] == last["g_norm/site_02"]
+    assert not any("mean_ce" in key for key in last)
+    assert table_history(tracker, tracker.get(writer.run_id)).outcome == "agrees"
+
+
 def test_the_last_epoch_of_a_run_that_diverged_is_among_its_points(tmp_path):
     tracker = MemoryTracker(tmp_path)
     writer, _, outcome = write_run(tracker, keep=RetentionOptions(points=2), epochs=40, learning_rate=1e30)

@@ -21,7 +21,7 @@ from fa_registry.records import Reading
 from fa_registry.seeding import generator
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
-from fa_registry.tracking.reader import read_record
+from fa_registry.tracking.reader import read_record, table_history
 from fa_registry.training.checkpoint import load_tensors
 from fa_registry.training.measuring import measure
 from fa_registry.training.probe_context import credits_under
@@ -103,6 +103,19 @@ def test_the_figures_are_those_of_the_same_training_by_our_loop(workplace):
     for name in ("h_norm", "g_norm", "growth", "growth_init", "gain", "gamma", "fidelity"):
         assert record.measurements.sites[name] == ours[-1].sites[name], name
     assert record.status == "complete" and record.spec.epochs == 2
+
+
+@pytest.mark.parametrize("epochs", [0, 40])
+def test_every_epoch_of_a_loop_is_logged_whether_their_number_is_given_or_not(workplace, model, batch, epochs):
+    with fa_registry.track(model, eval=batch, method="mine", seed=7, epochs=epochs) as run:
+        for _ in range(40):
+            train_one_epoch(model, batch)
+            run.epoch(test_accuracy=0.5)
+    tracker = MlflowTracker()
+    for key in ("accuracy/test", "h_norm/site_02"):
+        steps = sorted(point.step for point in tracker.history(run.run_id, [key]))
+        assert steps == list(range(key == "accuracy/test", 41)), key
+    assert table_history(tracker, tracker.get(run.run_id)).outcome == "agrees"
 
 
 class Branch(nn.Module):

@@ -207,11 +207,6 @@ def _at_the_end(entry: PublishedFigure, record: RunRecord) -> Reading:
     row = record.measurements.sites.get(entry.quantity, ())
     if not row:
         return Reading(None, f"{entry.quantity} was not measured")
-    if entry.site == "deep":  # the mean over sites, or the first reading without a value
-        absent = next((reading for reading in row[1:] if reading.value is None), None)
-        if absent or not row[1:]:
-            return absent or Reading(None, "the network has only site 0")
-        return Reading.of(math.fsum(reading.value for reading in row[1:]) / len(row[1:]))
     named_sites = {"last": len(row) - 1, "mid": (len(row) - 1) // 2}
     site = named_sites.get(entry.site)
     site = int(entry.site) if site is None else site

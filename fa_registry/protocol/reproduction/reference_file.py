@@ -22,7 +22,7 @@ PASSED_ON = ("quantity", "method", "penalty", "control", "method_options", "epoc
 FORM = tuple(field.name for field in dataclasses.fields(Published))
 FORMS = (("value",), ("mean", "std", "n"), ("values",), ("low", "high"), ("below",), ("above",), ("never",))
 SIZES = ("value", "of_std", "relative")
-SITES = ("last", "mid", "deep")
+SITES = ("last", "mid")
 Problems = Iterator[tuple[str, str]]  # name of the wrong field, and the problem
 
 

@@ -218,15 +218,6 @@ PANELS = (
         judged=(("g_norm_mean_ce", 1.0), ("g_norm", 1 / REFERENCE_BATCH)),
     ),
     Panel(
-        "g_L",
-        REFERENCE,
-        label_of("g_L"),
-        r"$\Vert g_L \Vert_2$ per sample",
-        "sci",
-        log=True,
-        judged=(("g_norm", 1.0),),
-    ),
-    Panel(
         TOKEN_LOSS.name,
         quantity_of(TOKEN_LOSS.name).title,
         "cross entropy per token of the test set",
@@ -246,14 +237,9 @@ PANELS = (
 
 
 def panels(groups: Sequence[Group]) -> tuple[Panel, ...]:
-    """Return the figures whose metrics these runs have recorded.
-
-    The figure of the reference gradient shows ‖g_L‖ of the mean cross entropy. If this norm was not recorded, the figure shows
-    ‖g_L‖ of one sample.
-    """
+    """Return the figures whose metrics these runs have recorded."""
     recorded = {name for group in groups for run in group.runs for name, row in run.record.trajectory.items() if row}
-    panel_by_title = {panel.title: panel for panel in reversed(PANELS) if panel.quantity in recorded}
-    return tuple(panel for panel in PANELS if panel in panel_by_title.values())
+    return tuple(panel for panel in PANELS if panel.quantity in recorded)
 
 
 def curves(panel: Panel, groups: Sequence[Group]) -> list[tuple[str, np.ndarray]]:

@@ -25,7 +25,7 @@ LOOKS: Mapping[str, str] = MappingProxyType(  # outcome → the verdict whose co
     dict(zip(WORST_FIRST, ("fail", "warn", "pass", "control", "control", "incomplete"), strict=True))
 )
 SITES: Mapping[str, str] = MappingProxyType(
-    {"last": "site L", "mid": "site ⌊L/2⌋", "deep": "mean over sites 1..L", "": ""}
+    {"last": "site L", "mid": "site ⌊L/2⌋", "": ""}
 )
 
 

@@ -161,7 +161,7 @@ def test_a_good_file_has_no_problem(tmp_path):
         ("value = nan", ".value: expected a finite number, found nan"),
         ("value = true", ".value: expected a finite number, found True"),
         ("value = 1, siet = 2", "unknown field 'siet' (did you mean 'site'?)"),
-        ("value = 1, site = -1", ".site: unknown site '-1'; known: deep, last, mid, or a number of a site"),
+        ("value = 1, site = -1", ".site: unknown site '-1'; known: last, mid, or a number of a site"),
         ('value = 1, site = "lst"', ".site: unknown site 'lst' (did you mean 'last'?)"),
         ('value = 1, margin = "p"', ".margin: unknown margin 'p'"),
         ('value = 1, setting = "mian"', ".setting: unknown setting 'mian' (did you mean 'main'?)"),
