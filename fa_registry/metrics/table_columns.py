@@ -65,8 +65,8 @@ SITE_TABLES: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "Credit and its null",
         (
-            *("gamma", "gamma_null_mean", "gamma_null_p", "gamma_batch", "norm_ratio", "gamma_block_input"),
-            *("bridge_residual", "costate_cosine"),
+            *("gamma", "gamma_null_mean", "gamma_null_p", "gamma_batch", "gamma_centred", "norm_ratio"),
+            *("gamma_block_input", "bridge_residual", "costate_cosine"),
         ),
     ),
     (

@@ -125,7 +125,7 @@ def test_one_seed_that_is_rejected_rejects_its_method():
 def test_undecided_and_waived_findings_warn():
     waiver = Waiver("D3", "known", "me", "2026-01-01", "2099-01-01", method="dfa")
     assert decision(controlled(run("dfa", accuracy=0.3)), "D3", waivers=(waiver,)) == "warns"
-    assert decision(controlled(run("dfa", accuracy=0.9)), "D3", "2026-11") == "warns"  # one seed: provisional
+    assert decision(controlled(run("dfa", accuracy=0.9)), "D3", "2026-11") == "warns"  # one seed: undecided
 
 
 def test_a_diverged_run_is_the_protocols_alone_to_reject():

@@ -11,7 +11,7 @@ from fa_registry.metrics import label_of, symbol_of
 from fa_registry.protocol.engine import judge, judge_all
 from fa_registry.protocol.evidence_rules import METHOD
 from fa_registry.protocol.grouping import groups
-from fa_registry.protocol.rule_evaluation import PROVISIONAL, UNDECIDED
+from fa_registry.protocol.rule_evaluation import UNDECIDED
 from fa_registry.protocol.rules import Edition, Rule, load_edition, shipped
 from fa_registry.records import AuditReport, Reading, RunAudit, Verdict
 from fa_registry.reporting.claims import claims, gamma_answer, state_claims
@@ -195,7 +195,7 @@ def states_of(rule: Rule) -> list[tuple[str, str]]:
     known = [(rule.fired, rule.outcome), (rule.clear, "pass")]
     known += [(also.clear, "pass") for also in rule.also]
     if rule.judge == "seeds_margin":
-        known += [(UNDECIDED, "warn"), (PROVISIONAL, "warn")]
+        known += [(UNDECIDED, "warn")]
     if rule.judge == "limit" and rule.guard:
         known.append((rule.guard.fired, "warn"))
     return known
@@ -222,7 +222,7 @@ def as_found(rule: Rule, state: str, outcome: str):
         threshold=rule.threshold,
         state=state,
         gating=rule.gating,
-        interval=(1.0, 5.0) if seeds and state != PROVISIONAL else None,
+        interval=(1.0, 5.0) if seeds else None,
         seeds=3 if seeds else 1,
     )
 
