@@ -228,8 +228,7 @@ CAUSES: Mapping[UndecidedCause, str] = MappingProxyType(
 def _undecided(finding: Finding) -> str:
     estimate = f"{_estimate(finding)}; " if finding.interval else ""
     seeds = "" if finding.interval else " of one seed"
-    causes = finding.undecided or ("margin at the limit",)
-    reasons = [CAUSES.get(cause) or _seeds_advice(finding) for cause in causes]
+    reasons = [CAUSES[cause] for cause in finding.undecided if cause in CAUSES] or [_seeds_advice(finding)]
     return ". ".join(
         [
             f"It is undecided whether the trained blocks beat frozen random blocks: the {MARGIN}{seeds} is {_margin(finding)} "
