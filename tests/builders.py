@@ -8,11 +8,12 @@ from typing import Any
 
 from fa_registry.protocol.evidence_rules import PROVING
 from fa_registry.protocol.rules import load_edition
-from fa_registry.records import Check, Integrity, Measurements, Reading, RunRecord, RunSpec, Series
+from fa_registry.records import CHANCE, CLASSES, Check, Integrity, Measurements, Reading, RunRecord, RunSpec, Series
 from fa_registry.tracking import schema
 
 SITE_0 = "growth starts at site 1"
 PROVEN = Integrity("verified", (), tuple(Check(subject, "agrees") for subject in PROVING))
+TEST_SET = {CHANCE: 0.1, CLASSES: 10, "test_samples": 10_000}  # one test sample is .01 percentage points
 BEST_P = 1 / 21  # the least rank p-value of 20 fresh draws
 
 
@@ -41,6 +42,7 @@ def measurements(
     gamma_null_p: tuple[float | None, ...] = (BEST_P,) * 3,
     growth_init: float | None = 2.0,
     gamma_deep_mean: float | None = 0.65,
+    gamma_centred_mid: float | None = 0.65,
 ) -> Measurements:
     """Two blocks; `growth` is the last one's (the first has 1, or none where growth is None)."""
     sites = {
@@ -56,7 +58,8 @@ def measurements(
     }
     scalars = {"accuracy": reading(accuracy), "growth_max": reading(growth), "stability_mid": reading(stability)}
     scalars["gamma_deep_mean"] = reading(gamma_deep_mean)
-    return Measurements(sites, scalars)
+    scalars["gamma_centred_mid"] = reading(gamma_centred_mid)
+    return Measurements(sites, scalars, TEST_SET)
 
 
 def series(*values: float | None) -> Series:

@@ -80,11 +80,17 @@ def test_the_margin_is_positive_if_the_run_is_better():
     assert DECLARED["accuracy"].direction == "higher" and DECLARED["token_loss"].direction == "lower"
 
 
-def test_chance_is_the_value_of_equal_probabilities():
-    conventions = {"classes": 32}
-    assert HEADLINES["accuracy"].chance(conventions) == 1 / 32
-    assert HEADLINES["token_loss"].chance(conventions) == math.log(32)
-    assert HEADLINES["token_loss"].chance({}) is None
+@pytest.mark.parametrize(("recorded", "chance"), [(0.25, 0.25), (3, 3.0), (None, None), ("0.1", None), (True, None)])
+def test_chance_is_what_the_run_recorded(recorded, chance):
+    for headline in HEADLINES.values():
+        assert headline.chance({"chance": recorded, "classes": 32}) == chance
+        assert headline.chance({}) is None
+
+
+def test_half_a_test_sample_is_a_step_of_an_accuracy_only():
+    accuracy, loss = HEADLINES["accuracy"], HEADLINES["token_loss"]
+    assert accuracy.half_sample(360) == pytest.approx(100 / 720) and accuracy.half_sample(0) == 0.0
+    assert loss.half_sample(360) == 0.0
 
 
 def test_a_run_has_the_headline_that_it_recorded():

@@ -20,11 +20,12 @@ from typing import Any
 
 from fa_registry.analyses._methods import METHOD, RUNS, SETTING, MethodRuns, trained
 from fa_registry.analyses.base import Analyser, AnalysisCell, AnalysisColumn, AnalysisResult, AnalysisTable
-from fa_registry.metrics import ACCURACY, DECLARED, Headline, headline_of, headlines_of, symbol_of
+from fa_registry.metrics import ACCURACY, Headline, headline_of, headlines_of, symbol_of
 from fa_registry.protocol.credit import is_exact
+from fa_registry.protocol.paired_runs import chance_of
 from fa_registry.protocol.reductions import take
 from fa_registry.protocol.rules import Edition
-from fa_registry.records import CLASSES, AuditReport, Reading, RunAudit
+from fa_registry.records import AuditReport, Reading, RunAudit
 
 GAMMA = symbol_of("gamma")  # the main metric and Γ are the instruments that are not rules
 DECISIONS = ("rejects", "cannot judge", "warns", "accepts")  # most severe decision first
@@ -62,10 +63,10 @@ def _headlines(report: AuditReport) -> tuple[Headline, ...]:
 
 def evidence(run: RunAudit, report: AuditReport, edition: Edition) -> Evidence:
     """Return the result of each instrument for one run."""
-    findings, spec = {finding.rule: finding for finding in run.findings}, run.record.spec
-    data, method = (report.cards.get(key, {}) for key in (f"datasets/{spec.dataset}", f"methods/{spec.method}"))
+    findings = {finding.rule: finding for finding in run.findings}
+    method = report.cards.get(f"methods/{run.record.spec.method}", {})
     fires: dict[str, bool | None] = {
-        _main(_headlines(report)): not_better_than_guessing(run, data),
+        _main(_headlines(report)): not_better_than_guessing(run),
         GAMMA: not_positive(run, method),
     }
     for rule in edition.rules:
@@ -75,15 +76,14 @@ def evidence(run: RunAudit, report: AuditReport, edition: Edition) -> Evidence:
     return Evidence(fires, warned)
 
 
-def not_better_than_guessing(run: RunAudit, card: Mapping[str, Any]) -> bool | None:
+def not_better_than_guessing(run: RunAudit) -> bool | None:
     """Return whether the main metric of a run is not better than that of guessing.
 
-    Guessing reaches the accuracy 1/C or the loss ln V. Return None if the metric or the data set's number of classes is unknown.
+    Return None if the metric or the value that guessing reaches is unknown.
     """
     headline = headline_of(run.record.measurements.scalars)
-    value, classes = take(headline.name, "scalar", run.record.measurements)[0].value, card.get("classes")
-    chance = headline.chance({CLASSES: classes})
-    if value is None or chance is None or classes < 2:
+    value, chance = take(headline.name, "scalar", run.record.measurements)[0].value, chance_of(run.record)
+    if value is None or chance is None:
         return None
     return not headline.exceeds(value, chance)
 
@@ -138,12 +138,6 @@ LADDER = (
     RUNS,
     AnalysisColumn("rejected", "names of the methods that the instruments of the set reject"),
 )
-GUESSING: Mapping[str, str] = MappingProxyType(
-    {
-        "1/C": "is at most 1/classes of its data set",
-        "ln C": "is at least ln V for a vocabulary of V tokens",
-    }
-)
 RULE_OF = (
     f"{GAMMA} rejects a run whose mean {GAMMA} over sites 1..L and samples is at most 0. "
     f"{GAMMA} never rejects a run whose credit is exact by construction.",
@@ -186,8 +180,7 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
             detail=True,
         ),
     )
-    chances = {item.symbol: DECLARED[item.name].chance for item in headlines}
-    main = (f"{name} rejects a run whose {name} {GUESSING[chance]}." for name, chance in chances.items() if chance)
+    main = (f"{item.symbol} rejects a run whose {item.symbol} does not {item.beats} chance." for item in headlines)
     return AnalysisResult(tables, (" ".join((*main, RULE_OF[0])), *RULE_OF[1:], *_remarks(report, edition, all_sets)))
 
 

@@ -16,7 +16,6 @@ CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "mean": (ARITHMETIC, GEOMETRIC),
         "where": ("", "site", "run", "epoch"),
         "direction": ("", "higher", "lower"),
-        "chance": ("", "1/C", "ln C"),
     }
 )
 
@@ -42,7 +41,6 @@ class Metric:
     under: str = ""  # small text below the heading, which distinguishes metrics with the same heading
     alone: str = ""  # label for places without a description; empty: the symbol
     direction: str = ""  # whether a `higher` or a `lower` value is better; empty: neither
-    chance: str = ""  # the value that a random guess among C classes reaches; empty: none
 
     def __post_init__(self):
         problems = [

@@ -142,6 +142,22 @@ DECLARED: Known = MappingProxyType(
                 where="site",
             ),
             Metric(
+                "gamma_centred",
+                "Γ centred",
+                "Γ of the batch as one vector, after the batch means of credit and gradient are subtracted",
+                "cos",
+                where="site",
+            ),
+            Metric(
+                "gamma_centred_mid",
+                "Γ centred",
+                "Γ without the batch means of credit and gradient at the middle site ⌊L/2⌋",
+                "cos",
+                unit="cosine",
+                where="run",
+                about="gamma_centred",
+            ),
+            Metric(
                 "gamma_block_input",
                 "Γ block input",
                 "Γ as published, with the gradient one site too early; only for comparison with published values",
@@ -373,7 +389,6 @@ DECLARED: Known = MappingProxyType(
                 head="Accuracy",
                 alone="test accuracy",
                 direction="higher",
-                chance="1/C",
             ),
             Metric(
                 "token_loss",
@@ -386,7 +401,6 @@ DECLARED: Known = MappingProxyType(
                 head="Loss per token",
                 alone="test loss per token",
                 direction="lower",
-                chance="ln C",
             ),
             Metric(
                 "perplexity",
@@ -439,7 +453,7 @@ DECLARED: Known = MappingProxyType(
             Metric(
                 "margin_pp",
                 "margin",
-                "accuracy − frozen accuracy, paired by seed",
+                "accuracy − frozen accuracy of the same seed",
                 "pp",
                 always=True,
                 unit="percentage points",
@@ -462,7 +476,7 @@ DECLARED: Known = MappingProxyType(
             Metric(
                 "margin_nats",
                 "margin",
-                "frozen loss per token − loss per token, paired by seed",
+                "frozen loss per token of the same seed − loss per token",
                 "signed_nats",
                 always=True,
                 unit="nats per token",

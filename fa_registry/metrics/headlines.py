@@ -5,14 +5,14 @@ A run records the main metric of its task as a scalar metric. Therefore the reco
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from fa_registry.jsonio import is_finite
 from fa_registry.metrics.base import HEADLINE_GAMMA
 from fa_registry.metrics.declarations import DECLARED
-from fa_registry.records import CLASSES, Reading, RunRecord, Scalar
+from fa_registry.records import CHANCE, Reading, RunRecord, Scalar
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,14 @@ class Headline:
         """
         return self.step or (self.scale / samples if samples else 0.0)
 
+    def half_sample(self, samples: int) -> float:
+        """Return half of the effect of one test sample on the margin; 0 for a loss.
+
+        Both accuracies of a margin count the same test samples. Therefore, a margin is a whole number of samples and is known to
+        half a sample.
+        """
+        return 0.0 if self.step or not samples else self.scale / (2 * samples)
+
     def signed(self, margin: float) -> str:
         """Return a margin as text, with its sign and with `digits` decimals."""
         return f"{margin:+.{self.digits}f}"
@@ -85,14 +93,12 @@ class Headline:
         return round(self.sign * (value - reference) * self.scale, 9)
 
     def chance(self, conventions: Mapping[str, Scalar]) -> float | None:
-        """Return the value that guessing reaches, or None if the run did not record the number of classes.
+        """Return the best value that a model without inputs reaches, or None if the run did not record it.
 
-        Guessing all C classes with equal probability has the accuracy 1/C and the cross entropy ln C.
+        The task of the run computes this value, see `Task.chance`.
         """
-        classes = conventions.get(CLASSES)
-        if not isinstance(classes, int) or classes < 1:
-            return None
-        return {"1/C": 1 / classes, "ln C": math.log(classes)}.get(DECLARED[self.name].chance)
+        chance = conventions.get(CHANCE)
+        return float(chance) if is_finite(chance) else None
 
     def exceeds(self, value: float, reference: float) -> bool:
         """Return whether `value` is better than `reference`."""

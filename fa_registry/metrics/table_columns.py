@@ -66,7 +66,7 @@ SITE_TABLES: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "Credit and its null",
         (
-            *("gamma", "gamma_flat", "gamma_null_mean", "gamma_null_p", "gamma_batch", "norm_ratio"),
+            *("gamma", "gamma_flat", "gamma_null_mean", "gamma_null_p", "gamma_batch", "gamma_centred", "norm_ratio"),
             *("gamma_block_input", "bridge_residual", "costate_cosine"),
         ),
     ),

@@ -115,7 +115,7 @@ class Rule:
     guard_also: Condition | None = None
     """second condition of the guard; the guard fires only if both conditions fire. A condition without a value is ignored"""
     chance: bool = False
-    """whether the accuracy must also exceed chance, 1 / number of classes; only for the judge `seeds_margin`"""
+    """whether the main metric must also exceed chance, the best value without inputs; only for the judge `seeds_margin`"""
     far_seed: FarSeed | None = None
     """criterion for an outlier among the seeds, which makes the rule undecided; only for the judge `seeds_margin`"""
 

@@ -53,6 +53,7 @@ TOLERANCES: dict[str, Tolerance] = {
     "gamma_null": Tolerance(absolute=1e-4),
     "gamma_block_input": Tolerance(absolute=2e-3),
     "gamma_deep_input": Tolerance(absolute=2e-3),
+    "gamma_centred": Tolerance(absolute=2e-5),
     "gamma": Tolerance(absolute=2e-6),
     "fidelity": Tolerance(absolute=5e-4),
     "costate_cosine": Tolerance(absolute=1e-6),

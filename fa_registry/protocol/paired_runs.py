@@ -18,7 +18,16 @@ from fa_registry.protocol.grouping import is_repetition, one_a_seed
 from fa_registry.protocol.verdict import is_intact
 from fa_registry.records import Reading, RunRecord
 from fa_registry.records.configurations import differing_settings
-from fa_registry.statistics import CONFIDENCE, look_confidence, paired_difference, stated_difference
+from fa_registry.statistics import (
+    CONFIDENCE,
+    PAIRED,
+    Interval,
+    look_confidence,
+    paired_difference,
+    stated_difference,
+    t_interval,
+    with_resolution,
+)
 
 NO_CONTROL = "no frozen control of the same setting and seed"
 BY_HAND = "stated by the author when the run was adopted, not measured here"
@@ -104,11 +113,11 @@ class RunWithControl:
 
         The last-block control is used only if the credit of the run at site L equals the gradient.
         """
-        frozen = self._frozen_reference(quantity)
+        frozen = self.frozen_reference(quantity)
         trained = last_block.better(frozen.reading, self, quantity)
         return ControlReference(trained, self.last_block.run_id, last_block.TEXT, frozen.doubt) if trained else frozen
 
-    def _frozen_reference(self, metric: str) -> ControlReference:
+    def frozen_reference(self, metric: str) -> ControlReference:
         """Return the frozen control's value, or the author's value if there is no control."""
         if self.rivals:
             return ControlReference(Reading(None, self.doubt))
@@ -131,16 +140,20 @@ class Margins:
 
     Args:
         mean: mean over seeds, or None if no seed counts.
-        interval: Student's t interval of the differences, or None for fewer than two seeds.
+        interval: t interval of the mean with the resolution of the test set, or None for fewer than two seeds.
         seeds: the seeds that count.
         notes: notes for the reader, for example which seeds were left out and why.
+        left_out: the seeds that do not count because evidence is missing.
+        test: name of the test to which the interval belongs; empty without an interval.
         stated: true if the control of any seed is not proven, or if the author stated the main metric of the control. If true,
             the difference is computed without pairing by seed, see `stated_difference`.
         other_set: whether the accuracy of any seed cannot be that of the complete test set.
         confidence: confidence level of the interval.
         by_seed: mapping from a seed to its margin.
-        value: mean of the main metric, for example the accuracy as a fraction.
-        chance: the main metric of a model that guesses, or None if the number of classes is not recorded.
+        value: interval of the main metric over seeds, for example of the accuracy as a fraction; None for fewer than two seeds.
+        control: the same interval for the frozen controls.
+        chance: the main metric of a model that ignores its inputs, or None if it is not recorded or differs between seeds.
+        samples: smallest recorded number of test samples, or 0 if a run did not record it.
         headline: the main metric and its margin.
     """
 
@@ -152,9 +165,31 @@ class Margins:
     other_set: bool = False
     confidence: float = CONFIDENCE
     by_seed: Mapping[int, float] = field(default_factory=dict)
-    value: float = 0.0
+    left_out: tuple[int, ...] = ()
+    test: str = ""
+    value: tuple[float, float] | None = None
+    control: tuple[float, float] | None = None
     chance: float | None = None
+    samples: int = 0
     headline: Headline = ACCURACY
+
+    @property
+    def is_test_set_known(self) -> bool:
+        """Whether chance is recorded, and for an accuracy also the number of test samples."""
+        return self.chance is not None and bool(self.headline.step or self.samples)
+
+    def contains_chance(self, interval: tuple[float, float]) -> bool:
+        """Return whether the main metric may be that of a model that ignores its inputs.
+
+        The interval then contains chance or is worse than chance.
+        """
+        worst = interval[0] if self.headline.sign > 0 else interval[1]
+        return not self.headline.exceeds(worst, self.chance)
+
+    def is_at_chance(self, interval: tuple[float, float]) -> bool:
+        """Return whether the whole interval does not exceed chance."""
+        best = interval[1] if self.headline.sign > 0 else interval[0]
+        return not self.headline.exceeds(best, self.chance)
 
 
 @dataclass(frozen=True)
@@ -190,38 +225,43 @@ class SeedGroup:
         headline = headline_of(self.cases[0].record.measurements.scalars)
         observed: dict[int, float] = {}
         references: dict[int, ControlReference] = {}
-        left_out, doubts, last_block_seeds = [], [], []
+        left_out: dict[int, str] = {}
         weights: dict[str, int] = {}
         for seed, case in self.counted.items():
             absent = Reading(None, f"{headline.name} was not measured")
             reading = case.record.measurements.scalars.get(headline.name, absent)
             reference = case.reference(headline.name)
-            reason = _uncounted(case, headline, reading, reference) or _again(case, weights)
-            if reason:
-                left_out.append(f"seed {seed} left out: {reason}")
-                continue
-            observed[seed], references[seed] = reading.value, reference
-            doubts += [f"seed {seed}: {case.other_set}"] if case.other_set else []
-            last_block_seeds += [seed] if reference.text == last_block.TEXT else []
-        notes = [
-            *shortened(left_out, "left out"),
+            if reason := _uncounted(case, headline, reading, reference) or _again(case, weights):
+                left_out[seed] = reason
+            else:
+                observed[seed], references[seed] = reading.value, reference
+        cases = [self.counted[seed] for seed in observed]
+        margins = _estimated(headline, observed, references, min(map(_test_samples, cases), default=0), self.confidence)
+        frozen = (case.frozen_reference(headline.name).reading.value for case in cases)
+        half_sample = headline.half_sample(margins.samples) / headline.scale
+        doubts = [f"seed {case.record.spec.seed}: {case.other_set}" for case in cases if case.other_set]
+        notes = (
+            *shortened([f"seed {seed} left out: {reason}" for seed, reason in left_out.items()], "left out"),
             *shortened(list(self._repeated()), "seeds with several runs"),
             *shortened(list(_stated(headline, references))),
-            *last_block.remarks(last_block_seeds, headline),
+            *last_block.remarks([seed for seed, one in references.items() if one.text == last_block.TEXT], headline),
             *shortened(doubts),
-        ]
-        stated = any(reference.stated for reference in references.values())
-        resolution = headline.resolution(next(filter(None, map(_test_samples, self.cases)), 0)) if stated else None
-        values = {seed: reference.reading.value for seed, reference in references.items()}
-        margins = _estimated(headline, observed, values, notes, resolution, look_confidence(self.look))
-        counted_values = [observed[seed] for seed in margins.seeds]
+            *margins.notes,
+        )
         return dataclasses.replace(
             margins,
+            notes=notes,
+            left_out=tuple(sorted(left_out)),
             other_set=bool(doubts),
-            by_seed={seed: headline.difference(observed[seed], values[seed]) for seed in margins.seeds},
-            value=math.fsum(counted_values) / len(counted_values) if counted_values else 0.0,
-            chance=next(filter(None, (chance_of(case.record) for case in self.cases)), None),
+            value=_mean_interval(list(observed.values()), half_sample, self.confidence),
+            control=_mean_interval(list(frozen), half_sample, self.confidence),
+            chance=_only({chance_of(case.record) for case in cases}),
         )
+
+    @property
+    def confidence(self) -> float:
+        """Confidence level of the intervals at this interim analysis."""
+        return look_confidence(self.look)
 
     def _repeated(self) -> Iterator[str]:
         """Yield a sentence about each seed with several runs: which run counts."""
@@ -289,26 +329,53 @@ def _stated(headline: Headline, references: Mapping[int, ControlReference]) -> I
 def _estimated(
     headline: Headline,
     observed: dict[int, float],
-    references: dict[int, float],
-    notes: Sequence[str],
-    resolution: float | None,
+    references: dict[int, ControlReference],
+    samples: int,
     confidence: float,
 ) -> Margins:
+    """Return the margins with the mean, its interval and the test; all other fields have their default values."""
     if not observed:
-        return Margins(None, None, (), tuple(notes), confidence=confidence, headline=headline)
-    seeds = tuple(sorted(observed))
+        return Margins(None, None, (), (), confidence=confidence, headline=headline)
+    seeds, stated = tuple(sorted(observed)), any(reference.stated for reference in references.values())
     factor = headline.sign * headline.scale
     method_values = {seed: factor * observed[seed] for seed in seeds}
-    control_values = {seed: factor * references[seed] for seed in seeds}
-    # `resolution` is None if every reference was measured here, otherwise the rounding step of stated values
-    if resolution is None:
-        difference = paired_difference(method_values, control_values, confidence)
+    control_values = {seed: factor * references[seed].reading.value for seed in seeds}
+    if stated:
+        step = headline.resolution(samples)
+        difference = stated_difference(method_values.values(), control_values.values(), step, confidence)
     else:
-        difference = stated_difference(method_values.values(), control_values.values(), resolution, confidence)
-    remark = (difference.remark,) if difference.remark and difference.interval else ()
-    mean, interval, notes = round(difference.mean, 9), difference.interval, (*notes, *remark)
-    ends = (round(interval.low, 9), round(interval.high, 9)) if interval else None
-    return Margins(mean, ends, seeds, notes, resolution is not None, confidence=confidence, headline=headline)
+        difference = paired_difference(method_values, control_values, confidence)
+    ends = _ends(difference.interval, headline.half_sample(samples))
+    return Margins(
+        mean=round(difference.mean, 9),
+        interval=ends,
+        seeds=seeds,
+        notes=(difference.remark,) if difference.remark and ends else (),
+        stated=stated,
+        confidence=confidence,
+        by_seed={seed: headline.difference(observed[seed], references[seed].reading.value) for seed in seeds},
+        test=(difference.test if stated else PAIRED) if ends else "",
+        samples=samples,
+        headline=headline,
+    )
+
+
+def _mean_interval(values: Sequence[float], half_step: float, confidence: float) -> tuple[float, float] | None:
+    """Return the t interval of the mean with the resolution of the values, or None for fewer than two values."""
+    return _ends(t_interval(values, confidence) if len(values) > 1 else None, half_step)
+
+
+def _ends(interval: Interval | None, half_step: float) -> tuple[float, float] | None:
+    """Return both ends of an interval with the resolution of its values, rounded to 1e-9."""
+    if interval is None:
+        return None
+    extended = with_resolution(interval, half_step)
+    return round(extended.low, 9), round(extended.high, 9)
+
+
+def _only(values: set[float | None]) -> float | None:
+    """Return the only value of a set, or None if there are several values or none."""
+    return values.pop() if len(values) == 1 else None
 
 
 def _test_samples(case: RunWithControl) -> int:
@@ -318,15 +385,15 @@ def _test_samples(case: RunWithControl) -> int:
 
 
 def chance_of(record: RunRecord) -> float | None:
-    """Return the main metric of a model that guesses, or None if the number of classes is not recorded."""
+    """Return the main metric of a model that ignores its inputs, or None if the run did not record it."""
     measurements = record.measurements
     return headline_of(measurements.scalars).chance(measurements.conventions)
 
 
 def common_chance(records: Iterable[RunRecord]) -> float:
     """Return the main metric of a model that guesses, or NaN if it is unknown or not unique."""
-    chances = {chance_of(record) for record in records}
-    return (chances.pop() if len(chances) == 1 else None) or math.nan
+    chance = _only({chance_of(record) for record in records})
+    return math.nan if chance is None else chance
 
 
 def whole(count: float) -> bool:

@@ -5,7 +5,8 @@ The module evaluates conditions and guards, the first epoch at which a rule fire
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 
@@ -16,9 +17,8 @@ from fa_registry.protocol.operators import OPERATORS, LimitCheck
 from fa_registry.protocol.paired_runs import ControlReference, Margins, RunWithControl, SeedGroup, shortened
 from fa_registry.protocol.reductions import take, trajectory
 from fa_registry.protocol.rules import Condition, Rule
-from fa_registry.protocol.verdict import PROVISIONAL
-from fa_registry.records import Finding, FurtherLimit, GuardReading, Measurements, Reading, RunRecord
-from fa_registry.statistics import far_value, level_text, look_confidence, scatter_text
+from fa_registry.records import Finding, FurtherLimit, GuardReading, Measurements, Reading, RunRecord, UndecidedCause
+from fa_registry.statistics import LEAST_SEEDS, far_value, level_text, look_confidence, scatter_text
 
 
 @dataclass(frozen=True)
@@ -298,28 +298,20 @@ def judge_over_seeds(rule: Rule, case: RunWithControl, group: SeedGroup) -> Find
         reason = "; ".join(margins.notes)
     if reason is not None:
         return finding(rule, case, outcome, Reading(None, reason), reason, quantity=margin, limits=limits, seeds=0)
-    outcome, state, text = _seeds_outcome(rule, margins, group.look)
-    notes = list(margins.notes)
-    if rule.far_seed and margins.interval and (outlier_text := _far_seed(rule.far_seed, margins)):
-        outcome, state = "warn", UNDECIDED
-        notes.append(outlier_text)
-    if (
-        rule.chance
-        and margins.interval
-        and margins.chance
-        and not margins.headline.exceeds(margins.value, margins.chance)
-    ):
-        outcome, state = rule.outcome, AT_CHANCE
-        value, chance, item = margins.value, margins.chance, margins.headline
-        notes.append(f"the mean {item.symbol} {value:.4f} does not {item.beats} chance, {chance:.4f}")
-    if margins.stated or margins.other_set:
-        outcome, state = _at_most_warned(outcome, state, margins.stated)
+    obstacles = dict(_obstacles(rule, margins))
+    outcome, state, causes = _decision(rule, margins, tuple(obstacles))
+    if margins.other_set:
+        outcome, state = _at_most_warned(outcome, state, stated=False)
+    margin_text = (
+        f"{margins.headline.signed(margins.mean)} {margins.headline.unit}{_interval_text(margins, group.look)}"
+    )
+    chance_text = _chance_text(margins) if state == AT_CHANCE or "accuracy at chance" in causes else ""
     return finding(
         rule,
         case,
         outcome,
         Reading(margins.mean),
-        "; ".join([f"{margins.headline.signed(margins.mean)} {margins.headline.unit}{text}: {state}", *notes]),
+        "; ".join(filter(None, (f"{margin_text}: {state}", chance_text, *obstacles.values(), *margins.notes))),
         quantity=margin,
         limits=limits,
         state=state,
@@ -327,10 +319,69 @@ def judge_over_seeds(rule: Rule, case: RunWithControl, group: SeedGroup) -> Find
         interval=margins.interval,
         seeds=len(margins.seeds),
         stated=margins.stated,
+        undecided=causes,
+        test=margins.test,
         confidence=margins.confidence if margins.interval else None,
         look=group.look,
         basis=scatter_text(list(margins.by_seed.values())) if margins.interval and not margins.stated else "",
     )
+
+
+def _obstacles(rule: Rule, margins: Margins) -> Iterator[tuple[UndecidedCause, str]]:
+    """Yield (cause, sentence) for each lack of evidence without which the interval decides nothing.
+
+    Less evidence must neither pass nor fail a method that more evidence would not pass or fail.
+    """
+    if len(margins.seeds) < LEAST_SEEDS:
+        yield "too few seeds", f"at least {LEAST_SEEDS} seeds decide the rule"
+    if margins.left_out:
+        yield (
+            "seeds left out",
+            f"without seed {', '.join(shortened(margins.left_out))}, the other seeds are a selection",
+        )
+    if margins.stated:
+        yield "control unproven", "a control that is not proven decides nothing"
+    if rule.chance and not margins.is_test_set_known:
+        yield "test set unknown", "chance and the number of test samples are not recorded"
+    elif rule.chance and margins.control and margins.contains_chance(margins.control):
+        yield (
+            "control at chance",
+            f"the {margins.headline.symbol} of the frozen control, {_between(margins, margins.control)}, does not "
+            f"{margins.headline.beats} chance, {margins.chance:.4f}, so a margin over this control shows nothing",
+        )
+    if rule.far_seed and margins.interval and (outlier_text := _far_seed(rule.far_seed, margins)):
+        yield "outlier", outlier_text
+
+
+# Obstacles to a comparison with the control, which do not matter if the method itself is at chance.
+OF_COMPARISON = {"control unproven", "control at chance", "outlier"}
+
+
+def _decision(
+    rule: Rule, margins: Margins, obstacles: tuple[UndecidedCause, ...]
+) -> tuple[str, str, tuple[UndecidedCause, ...]]:
+    """Return outcome, state, and the causes of the state UNDECIDED."""
+    is_judged = rule.chance and margins.value and OF_COMPARISON.issuperset(obstacles)
+    if is_judged and margins.is_at_chance(margins.value):
+        return rule.outcome, AT_CHANCE, ()
+    low, high = margins.interval or (-math.inf, math.inf)
+    if not obstacles and high < rule.threshold:
+        return rule.outcome, rule.fired, ()
+    causes = list(obstacles)
+    if margins.interval and low < rule.threshold <= high:
+        causes.append("margin at the limit")
+    if is_judged and margins.contains_chance(margins.value):
+        causes.append("accuracy at chance")
+    return ("warn", UNDECIDED, tuple(causes)) if causes else ("pass", rule.clear, ())
+
+
+def _chance_text(margins: Margins) -> str:
+    item = margins.headline
+    return f"the {item.symbol}, {_between(margins, margins.value)}, does not {item.beats} chance, {margins.chance:.4f}"
+
+
+def _between(margins: Margins, ends: tuple[float, float]) -> str:
+    return f"{level_text(margins.confidence)} interval {ends[0]:.4f} to {ends[1]:.4f}"
 
 
 def _far_seed(criterion: FarSeed, margins: Margins) -> str:
@@ -346,24 +397,16 @@ def _far_seed(criterion: FarSeed, margins: Margins) -> str:
     )
 
 
-def _seeds_outcome(rule: Rule, margins: Margins, interim_analysis: int) -> tuple[str, str, str]:
-    """Return outcome, state, and a text about the interval of the margin."""
+def _interval_text(margins: Margins, interim_analysis: int) -> str:
+    """Return a text about the interval of the margin, with its test and its seeds."""
     seeds = ", ".join(shortened(margins.seeds))
     if margins.interval is None:
-        side = "below" if margins.mean < rule.threshold else "not below"
-        return (
-            "warn",
-            PROVISIONAL,
-            f" for the only seed {seeds}, {side} {rule.threshold:g} {margins.headline.unit}, but without an interval",
-        )
-    (low, high), unit = margins.interval, margins.headline.unit
+        return f" for the only seed {seeds}"
     reason = (
         f", because this is interim analysis {interim_analysis} (the seed set changed after an audit);"
         if interim_analysis > 1
         else ""
     )
-    ends = f"{margins.headline.signed(low)} to {margins.headline.signed(high)} {unit}"
-    text = f" ({level_text(margins.confidence)} interval{reason} {ends} over seeds {seeds})"
-    if high < rule.threshold:
-        return rule.outcome, rule.fired, text
-    return ("pass", rule.clear, text) if low >= rule.threshold else ("warn", UNDECIDED, text)
+    ends = " to ".join(map(margins.headline.signed, margins.interval))
+    level = f"{level_text(margins.confidence)} interval{reason}"
+    return f" ({level} {ends} {margins.headline.unit} over seeds {seeds}, {margins.test})"

@@ -23,6 +23,7 @@ from fa_registry.records.audits import (
     RunAudit,
     SecondOpinion,
     SelectionSummary,
+    UndecidedCause,
     Verdict,
     Waiver,
 )
@@ -39,14 +40,19 @@ from fa_registry.records.reproduction import (
     Reproduction,
 )
 from fa_registry.records.runs import (
+    CHANCE,
     CHECK_OUTCOMES,
     CLASSES,
     CONFORMANCE_STATES,
     CREDIT_CHECK,
     NETWORK_CHECK,
+    NORMALISED,
     REPETITIONS,
+    REPLACED,
+    RESIDUAL,
     SCHEMA,
     SHARED_SAMPLES,
+    STREAM,
     TASK_CHECK,
     TRAINING_CHECK,
     Check,

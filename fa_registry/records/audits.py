@@ -14,6 +14,18 @@ from fa_registry.records.runs import SCHEMA, CheckOutcome, Integrity, RunRecord,
 
 Outcome = Literal["pass", "warn", "fail", "error", "not_applicable", "skipped", "waived"]
 OUTCOMES = get_args(Outcome)
+# Causes that leave a comparison with the frozen controls undecided. The first six are missing evidence, in the order in which a
+# form names them; the last two are intervals that contain their limit.
+UndecidedCause = Literal[
+    "too few seeds",
+    "seeds left out",
+    "control unproven",
+    "control at chance",
+    "test set unknown",
+    "outlier",
+    "margin at the limit",
+    "accuracy at chance",
+]
 
 
 @dataclass(frozen=True)
@@ -54,7 +66,7 @@ class Finding:
     title: str
     """title of the rule"""
     outcome: Outcome
-    """pass (the run clears the rule); warn (noisy, undecided or provisional); fail (the rule fires); error (the rule
+    """pass (the run clears the rule); warn (noisy or undecided); fail (the rule fires); error (the rule
     crashed); not_applicable (a metric is missing); skipped (the edition allows this); waived
     """
     quantity: str
@@ -87,8 +99,12 @@ class Finding:
     """the traceback of an error; for a waived finding, who waived it, when and why"""
     stated: bool = False
     """whether the frozen accuracy of at least one seed is not proven, because the author stated the accuracy, or because the
-    frozen control is not proven. Such a finding never passes; its best state is STATED
+    frozen control is not proven. Such a finding never passes; over seeds it is UNDECIDED
     """
+    undecided: tuple[UndecidedCause, ...] = ()
+    """causes of the state UNDECIDED, the most important cause first; empty in any other state"""
+    test: str = ""
+    """name of the test to which `interval` belongs, such as `paired t test` or `Welch's t test`; empty without an interval"""
     confidence: float | None = None
     """the level of `interval`; null if there is no interval, and in reports of older releases (0.95)"""
     look: int = 1

@@ -66,6 +66,8 @@ CONVENTIONS: Mapping[str, Is] = {
     "threads": Within(1, 2**20),  # training.devices.threads_refused limits the threads that are used
     "gamma_null_draws": Within(1, MOST_DRAWS),
     **dict.fromkeys(("eval_samples", "test_samples", "classes"), Within(0, MOST_SAMPLES)),
+    "chance": jsonio.is_finite,
+    "stream": is_text,
 }
 TEXTS = (
     *("status", "ended_by", "stop_on", "study", "method", "setting", "initial_weights", "final_weights"),

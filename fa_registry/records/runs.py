@@ -197,9 +197,11 @@ CHECK_OUTCOMES = get_args(CheckOutcome)
 CREDIT_CHECK, NETWORK_CHECK = "another rule than backpropagation", "answers of the network"
 TASK_CHECK, TRAINING_CHECK = "built-in task", "training of the network"
 REPETITIONS = "repetitions"
-# Names of two conventions: the number of classes, and the number of test samples that are also training samples.
-CLASSES = "classes"
-SHARED_SAMPLES = "test_samples_in_train"
+# Names of conventions: the number of classes; the main metric of a model that ignores its inputs; the number of test samples
+# that are also training samples; and whether the states form a residual stream.
+CLASSES, CHANCE, SHARED_SAMPLES, STREAM = "classes", "chance", "test_samples_in_train", "stream"
+# Values of STREAM: blocks add to a stream; blocks replace the state; or a norm sets the length of the state after each block.
+RESIDUAL, REPLACED, NORMALISED = "residual", "replaced", "normalised"
 
 
 @dataclass(frozen=True)

@@ -30,9 +30,9 @@ from fa_registry.protocol.evidence_rules import (
     speaks_for_nothing,
 )
 from fa_registry.protocol.last_block import STATE as LAST_BLOCK
-from fa_registry.protocol.rule_evaluation import AT_CHANCE
+from fa_registry.protocol.rule_evaluation import AT_CHANCE, UNDECIDED
 from fa_registry.protocol.verdict import is_intact
-from fa_registry.records import REPETITIONS, Exclusion, Finding, Reading, RunAudit
+from fa_registry.records import NORMALISED, REPETITIONS, RESIDUAL, STREAM, Exclusion, Finding, Reading, RunAudit
 from fa_registry.reporting.claims_depth import cleared_text, depth_claims, is_above_frozen, sampled
 from fa_registry.reporting.claims_gamma import THE_GRADIENT, gamma_claims
 from fa_registry.reporting.claims_reference import (
@@ -307,12 +307,13 @@ def exclusion_claim(excluded: Sequence[Exclusion]) -> Claim:
 
 # Claims from states that no other claim covers. Every finding becomes a sentence, also if an edition renames the state.
 SILENT = ("skipped", "waived", "not_applicable", "error")  # waivers and incompleteness have separate claims
+CENTRED_MID = "gamma_centred_mid"
 CLEAR = 10.0  # gradient norm / floor; at a smaller ratio, the gradient of the next seed may be below the floor
 OF_GAMMA = ("reference", "stability")  # subjects whose claims describe the reference gradient of Γ
 ELSEWHERE = {  # subject → states that the other modules of claims cover
     "scale": (EXPLODED,),
     "reference": (AT_FLOOR, "CONVERGED", NOISY),
-    "depth": (UNDERCUT, "UNDECIDED", "PROVISIONAL", "STATED", AT_CHANCE, LAST_BLOCK),
+    "depth": (UNDERCUT, UNDECIDED, "STATED", AT_CHANCE, LAST_BLOCK),
     "gamma_null_p": ("SPECIFIC", NOT_SPECIFIC),
     HEADLINE_GAMMA: (TOO_SMALL,),
 }
@@ -370,17 +371,25 @@ def _compares(run: RunAudit) -> bool:
 def _keeps_scale(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tuple[str, str]:
     """Return the tuple (key, text) of the claim that the stream keeps its scale.
 
+    The text names a residual stream only if the network has one, and if no norm hides its scale.
     If the edition limits the growth since initialisation, the text also states that norms and gradients may be compared.
     """
+    streams = {run.record.measurements.conventions.get(STREAM) for run in runs}
+    if streams == {NORMALISED}:
+        text = (
+            "A norm ends each block and hides the scale of the stream, so ‖h‖ does not show whether the scale is kept"
+        )
+        return "keeps scale", f"{text}{scale_text(runs)}"
+    subject = "The residual stream keeps its scale" if streams == {RESIDUAL} else "‖h‖ stays"
     limit = findings[0].threshold
     within = f" within the limit of {compact(limit)}" if limit is not None else ""
     init_limits = [condition.threshold for condition in findings[0].further if condition.quantity in SINCE]
     if init_limits:
         since_init = f"within {compact(init_limits[0])} since initialisation"
-        text = f"The residual stream keeps its scale{within} from block to block, and {since_init}"
+        text = f"{subject}{within} from block to block, and {since_init}"
         return "keeps scale", f"{text}, so norms and gradients of the blocks can be compared{scale_text(runs)}"
     not_judged = f"this edition does not judge the {label_of('growth_init_max')}"
-    text = f"The residual stream keeps its scale{within} from block to block; {not_judged}"
+    text = f"{subject}{within} from block to block; {not_judged}"
     return "keeps scale", f"{text}{scale_text(runs)}"
 
 
@@ -442,9 +451,19 @@ def _high_stability(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tu
     if not any(map(has_gamma, runs)):
         text = f"The gradients are not evidence that is specific to each batch, because {observation}"
         return "stability high", text
-    return "stability high", (
-        f"{GAMMA} must not be interpreted as specific to each batch, because {observation}. It is possible that the credit "
-        "is aligned only with this shared direction"
+    centred = value_range(runs, lambda run: scalar_metric(run.record, CENTRED_MID), "cos")
+    rest = f"Without this direction, {GAMMA} is {centred}" if centred else "The credit may be aligned only with it"
+    return "stability high", f"{GAMMA} must not be interpreted as specific to each batch, because {observation}. {rest}"
+
+
+def _shared_direction(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tuple[str, str]:
+    stability, centred = (
+        value_range(runs, lambda run, name=name: scalar_metric(run.record, name), "cos")
+        for name in ("stability_mid", CENTRED_MID)
+    )
+    return "stability low", (
+        f"At the middle site, gradients of disjoint batches share a direction (mean cosine {stability}), but {GAMMA} does not rest "
+        f"on it: without the batch means, {GAMMA} is {centred}"
     )
 
 
@@ -502,5 +521,6 @@ TEXT: dict[tuple[str, str], Callable[[Sequence[RunAudit], Sequence[Finding]], tu
     ("reference", "OK"): _has_reference,
     ("depth", "CLEARS"): _clears,
     ("stability", HIGH): _high_stability,
+    ("stability", "CENTRED"): _shared_direction,
     ("stability", "OK"): _low_stability,
 }

@@ -6,8 +6,9 @@ If the comparison is undecided, the claim describes a study that would decide th
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from fa_registry.metrics import (
     ACCURACY,
@@ -23,13 +24,13 @@ from fa_registry.metrics import (
 from fa_registry.protocol.last_block import CONTROL
 from fa_registry.protocol.last_block import STATE as LAST_BLOCK
 from fa_registry.protocol.last_block import TEXT as LAST_BLOCK_WORDS
-from fa_registry.protocol.rule_evaluation import AT_CHANCE
-from fa_registry.records import Finding, RunAudit
+from fa_registry.protocol.rule_evaluation import AT_CHANCE, UNDECIDED
+from fa_registry.records import Finding, RunAudit, UndecidedCause
 from fa_registry.reporting.claims_reference import UNDERCUT, author_stated_runs, claim, finding_with, with_state
 from fa_registry.reporting.report_values import scalar_metric
 from fa_registry.reporting.text.filters import KINDS, between, ci, compact, num, pct
 from fa_registry.reporting.view_models import Claim
-from fa_registry.statistics import CONFIDENCE, level_text, seeds_to_plan, wilson_interval
+from fa_registry.statistics import CONFIDENCE, LEAST_SEEDS, level_text, seeds_to_plan, wilson_interval
 from fa_registry.statistics.intervals import MOST_SEEDS, POWER
 from fa_registry.statistics.over_seeds import OverSeeds
 from fa_registry.statistics.samples import quantile
@@ -63,12 +64,11 @@ def depth_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     last_block = with_state(runs, LAST_BLOCK, quantities=DEPTH)
     if last_block:
         yield claim("last block", _last_block(finding_with(last_block[0], LAST_BLOCK, quantities=DEPTH)), last_block)
-    for key, state, text_of in (("undecided", "UNDECIDED", _undecided), ("provisional", "PROVISIONAL", _provisional)):
-        touched = with_state(runs, state, quantities=DEPTH)
-        if touched:
-            finding = finding_with(touched[0], state, quantities=DEPTH)
-            details = nearest_limit_text(touched, finding) + author_stated_runs(touched, DEPTH)
-            yield claim(key, text_of(finding) + details, touched)
+    undecided = with_state(runs, UNDECIDED, quantities=DEPTH)
+    if undecided:
+        finding = finding_with(undecided[0], UNDECIDED, quantities=DEPTH)
+        details = nearest_limit_text(undecided, finding) + author_stated_runs(undecided, DEPTH)
+        yield claim("undecided", _undecided(finding) + details, undecided)
 
 
 def cleared_text(runs: Sequence[RunAudit]) -> str:
@@ -161,9 +161,15 @@ def _undercut(finding: Finding, runs: Sequence[RunAudit]) -> str:
         frozen = accuracy - finding.observed.value / 100
         both = f"the {ACCURACY.symbol} is {pct(accuracy)}, that of the frozen control is {pct(frozen)}; "
     return (
-        f"{answer}: {both}the {MARGIN} over the frozen control is {_margin(finding)} ({_level(finding)} {_ends(finding)} over "
-        f"{finding.seeds} seeds; required: at least {_limit(finding)}){_why_level(finding)}"
+        f"{answer}: {both}the {MARGIN} over the frozen control is {_margin(finding)} ({_estimate(finding)}; "
+        f"required: at least {_limit(finding)}){_why_level(finding)}"
     )
+
+
+def _estimate(finding: Finding) -> str:
+    """Return the interval of a margin with its test: `95 % interval +1.0 pp to +3.0 pp over 3 seeds, paired t test`."""
+    test = f", {finding.test}" if finding.test else ""
+    return f"{_level(finding)} {_ends(finding)} over {finding.seeds} seeds{test}"
 
 
 def _accuracy(runs: Sequence[RunAudit]) -> OverSeeds:
@@ -191,10 +197,7 @@ def _cleared(finding: Finding) -> tuple[str, str]:
 def _interval(finding: Finding) -> str:
     if not finding.interval:
         return ""
-    return (
-        f"; the {MARGIN} is {_margin(finding)}, {_level(finding)} {_ends(finding)} over "
-        f"{finding.seeds} seeds; the limit is {_limit(finding)}{_why_level(finding)}"
-    )
+    return f"; the {MARGIN} is {_margin(finding)}, {_estimate(finding)}; the limit is {_limit(finding)}{_why_level(finding)}"
 
 
 def _level(finding: Finding) -> str:
@@ -208,46 +211,45 @@ def _why_level(finding: Finding) -> str:
     return f". The confidence level is that of interim analysis {finding.look}, because earlier audits judged other sets of seeds"
 
 
+# Cause of an undecided comparison → sentences about it, without the final full stop.
+CAUSES: Mapping[UndecidedCause, str] = MappingProxyType(
+    {
+        "too few seeds": f"At least {LEAST_SEEDS} seeds decide. Fix the number first; added seeds are judged more strictly",
+        "seeds left out": "Seeds without a comparable control are left out, and the finding names them",
+        "control unproven": "Only a control that the audit proves to be frozen decides the comparison",
+        "control at chance": "The frozen control itself is at chance, so a margin over it does not show that depth helps",
+        "test set unknown": "Chance or the number of test samples is not recorded",
+        "outlier": "One seed is far from the others, and the finding names it. Report its margin, and train more seeds",
+        "accuracy at chance": "The interval of the run's main metric contains chance",
+    }
+)
+
+
 def _undecided(finding: Finding) -> str:
-    low, high = finding.interval
-    if not low < finding.threshold <= high:  # undecided only because one seed is far from the others
-        return (
-            f"It is undecided whether the trained blocks beat frozen random blocks. The {MARGIN} of one seed is far from that of "
-            f"the others, so the {_level(finding)} of the {MARGIN}, {_ends(finding)} over {finding.seeds} seeds, is not valid. "
-            "The finding names this seed. Report its margin, and train more seeds"
-        )
-    n_seeds = seeds_needed(finding)
-    if finding.stated:  # more seeds do not reduce the uncertainty of one stated number
-        advice = "One frozen control per seed, trained by fa_registry, would allow a comparison paired by seed"
-    elif n_seeds is None:
-        advice = (
-            f"With this mean and spread of the margin, not even {num(MOST_SEEDS)} seeds would decide the comparison, because the "
-            "mean is too close to the limit"
-        )
-    else:
-        advice = (
-            f"A new study of {n_seeds} new seeds would decide the comparison with {POWER:.0%} power at this mean and spread. Fix "
-            "the number of seeds in advance. Do not keep adding seeds until the method passes, because optional stopping "
-            "inflates the error. Therefore each further set of seeds is judged at a higher confidence level"
-        )
-    requirement = (
-        "beat frozen random blocks by the margin that the limit requires"
-        if finding.threshold > 0
-        else "are at most slightly worse than frozen random blocks, that is, by no more than the limit"
+    estimate = f"{_estimate(finding)}; " if finding.interval else ""
+    seeds = "" if finding.interval else " of one seed"
+    reasons = [CAUSES[cause] for cause in finding.undecided if cause in CAUSES] or [_seeds_advice(finding)]
+    return ". ".join(
+        [
+            f"It is undecided whether the trained blocks beat frozen random blocks: the {MARGIN}{seeds} is {_margin(finding)} "
+            f"({estimate}required: {_limit(finding)}){_why_level(finding)}",
+            *reasons,
+        ]
     )
+
+
+def _seeds_advice(finding: Finding) -> str:
+    """Return a sentence about the number of seeds that would decide a margin whose interval contains the limit."""
+    n_seeds = seeds_needed(finding)
+    if n_seeds is None:
+        return f"The mean is so close to the limit that not even {num(MOST_SEEDS)} seeds with this spread would decide"
     return (
-        f"It is undecided whether the trained blocks {requirement}. The {MARGIN} is {_margin(finding)}, and its "
-        f"{_level(finding)}, {_ends(finding)} over {finding.seeds} seeds, contains the limit of "
-        f"{_limit(finding)}{_why_level(finding)}. {advice}"
+        f"A new study of {n_seeds} new seeds would decide with {POWER:.0%} power at this mean and spread. Fix the number first; "
+        "added seeds are judged more strictly"
     )
 
 
 def _stated(finding: Finding) -> str:
-    margin = (
-        f"the margin is {_margin(finding)}, 95 % interval {_ends(finding)} over {finding.seeds} seeds, not paired by seed"
-        if finding.interval
-        else f"the margin is as large as {finding.rule} requires, with each seed judged separately"
-    )
     headline = _judged(finding)
     side = "above" if headline.sign > 0 else "below"
     target, control_text = f"a {label_of(headline.frozen)} stated by the author", "trained by fa_registry for each seed"
@@ -257,9 +259,9 @@ def _stated(finding: Finding) -> str:
             "proven to be frozen for each seed by the audit",
         )
     return (
-        f"The {headline.symbol} of the trained blocks is {side} {target}; {margin}. This does not show that "
-        f"the trained blocks beat frozen random blocks. A frozen control of the same setting, {control_text}, would decide the "
-        "comparison"
+        f"The {headline.symbol} of the trained blocks is {side} {target}; the margin is as large as {finding.rule} requires, with "
+        "each seed judged separately. This does not show that the trained blocks beat frozen random blocks. A frozen control of "
+        f"the same setting, {control_text}, would decide the comparison"
     )
 
 
@@ -269,15 +271,6 @@ def _last_block(finding: Finding) -> str:
         f"The trained blocks beat frozen random blocks{_interval(finding)}. However, the last block learns from the exact "
         "gradient, so its training is possibly the only cause, and depth utility of the other blocks must not be claimed. The "
         f"control {CONTROL} by bp, which trains only the last block, would show the effect of the last block for each seed"
-    )
-
-
-def _provisional(finding: Finding) -> str:
-    return (
-        f"The comparison with frozen random blocks is provisional: the {MARGIN} of one seed, "
-        f"{_margin(finding)} (required: {_limit(finding)}), has no interval. More seeds with their frozen "
-        "controls give an interval, if the number of seeds is fixed before the first of these seeds is audited. Three seeds are "
-        "customary"
     )
 
 

@@ -29,13 +29,14 @@ from fa_registry.reporting.labels import join_with_and
 from fa_registry.reporting.report_values import scalar_metric, site_row
 from fa_registry.reporting.text.filters import KINDS, between
 from fa_registry.reporting.view_models import Claim
-from fa_registry.statistics import CONFIDENCE, holm, level_text
+from fa_registry.statistics import CONFIDENCE, LEAST_SEEDS, holm, level_text
 from fa_registry.statistics.over_seeds import OverSeeds
 
 SPECIFIC = "SPECIFIC"
 JUDGED = (SPECIFIC, NOT_SPECIFIC, TOO_SMALL)
 ALIGNED = "may be interpreted as alignment with the gradient at each site"
-NO_EVIDENCE = "is measured, but it is no evidence of alignment: the verdict is not PASS"
+NO_EVIDENCE = "is the cosine of credit and gradient; by itself, it does not show that the credit is useful"
+AGAINST = "against the gradient"
 FROM_TRAINING = "specific to the feedback used in training"
 NOT_SHOWN = "it is not shown that this alignment comes from the feedback used in training"
 THE_GRADIENT = f"the credit is the gradient itself at every site, so {GAMMA} = 1 is not evidence of alignment"
@@ -94,7 +95,8 @@ def _site_claims(runs: Sequence[RunAudit], with_gamma: Sequence[RunAudit]) -> It
     sites = {run.record.run_id: _sites(run) for run in with_gamma}
     failing = [run for run in with_state(with_gamma, NOT_SPECIFIC) if sites[run.record.run_id].reached]
     common = sorted(set.intersection(*(set(by_seed.above) for by_seed in sites.values())))
-    if not failing or not common or not all(map(_is_sound, runs)) or _too_small(with_gamma):
+    is_open = _sign_claim(with_gamma) or _size_claim(with_gamma)
+    if not failing or not common or not all(map(_is_sound, runs)) or is_open:
         return
     holm_text = _multiplicity([(sites[run.record.run_id], [run]) for run in with_gamma])
     text = f"{GAMMA} at {listed('site', common)} is {FROM_TRAINING}: fresh feedback gives a smaller {GAMMA}{holm_text}"
@@ -117,6 +119,7 @@ def _answer(runs: Sequence[RunAudit], with_gamma: Sequence[RunAudit]) -> tuple[s
         if " to " in gamma:
             mean = KINDS["cos"](_gamma_over_seeds(with_gamma).mean.value)
             gamma = f"{mean} ({gamma} over {len(with_gamma)} seeds)"
+        gamma += f", {AGAINST}," if _is_negative(with_gamma) else ""
         unproven = _grouped((run for run in complete if _no_null(run)), _no_null)
         no_null = "; ".join(f"{text}{_of_seeds(several, with_gamma)}" for text, several in unproven.items())
         more = "".join((f"; also, {NOT_SHOWN} ({no_null})" if no_null else "", f". {null_text}" if null_text else ""))
@@ -124,11 +127,12 @@ def _answer(runs: Sequence[RunAudit], with_gamma: Sequence[RunAudit]) -> tuple[s
     if len(complete) < len(with_gamma):
         return None  # a run that broke off has a separate claim
     gamma_text = _size(with_gamma)
-    if with_state(with_gamma, NOT_SPECIFIC):
-        text = f"{gamma_text} must not be credited as a whole to the feedback used in training: at least one site fails the test"
-        return "not specific", f"{text}. {null_text}"
-    if small_reason := _too_small(with_gamma):
-        return "too small", f"{gamma_text} is too small to count as alignment: {small_reason}. {null_text}"
+    failing = with_state(with_gamma, NOT_SPECIFIC)
+    if verdict := _sign_claim(with_gamma) or (not failing and _size_claim(with_gamma)):
+        key, text = verdict
+        return key, f"{gamma_text} {text}. {null_text}"
+    if failing:
+        return "not specific", f"{gamma_text} is not {FROM_TRAINING} at every site. {null_text}"
     unproven = [run for run in with_gamma if run not in with_state(with_gamma, SPECIFIC)]
     passing = all(map(passes, with_gamma))
     if not unproven:
@@ -152,23 +156,48 @@ def _size(runs: Sequence[RunAudit]) -> str:
     return f"{GAMMA} = {KINDS['cos'](gamma.mean.value)}{interval}"
 
 
+def _is_negative(runs: Sequence[RunAudit]) -> bool:
+    """Return whether Γ is negative in every seed, that is, whether a step along the credit increases the loss."""
+    return all(scalar_metric(run.record, HEADLINE_GAMMA).value < 0 for run in runs)
+
+
+def _sign_claim(runs: Sequence[RunAudit]) -> tuple[str, str] | None:
+    """Return (key, text) if there are too few seeds to decide about Γ, or if Γ is negative; otherwise None."""
+    count, least = len({run.record.spec.seed for run in runs}), _least_of(runs)
+    if count < LEAST_SEEDS:
+        subject = "one seed does" if count == 1 else f"{count} seeds do"
+        question = (
+            "the credit is aligned with the gradient" if least is None else f"{GAMMA} exceeds {KINDS['cos'](least)}"
+        )
+        sign = f"points {AGAINST} in every seed, but" if _is_negative(runs) else "is open:"
+        return "gamma undecided", f"{sign} {subject} not decide whether {question}"
+    interval = _gamma_over_seeds(runs).interval
+    if interval and interval[1] < 0:
+        return "against the gradient", f"points {AGAINST}: a step along the credit increases the loss"
+    return None
+
+
+def _size_claim(runs: Sequence[RunAudit]) -> tuple[str, str] | None:
+    """Return (key, text) if the interval of Γ is not completely above the smallest Γ that counts, otherwise None."""
+    gamma, least = _gamma_over_seeds(runs), _least_of(runs)
+    low, high = gamma.interval or (gamma.mean.value, gamma.mean.value)
+    if least is None or low >= least:
+        return None
+    minimum_text = f"{KINDS['cos'](least)}, the smallest {GAMMA} that counts as alignment"
+    if high < least:
+        return "too small", f"is too small to count as alignment: it is below {minimum_text}"
+    return "gamma undecided", f"is open: its interval contains {minimum_text}"
+
+
+def _least_of(runs: Sequence[RunAudit]) -> float | None:
+    """Return the smallest Γ that counts as alignment, or None if no rule limits Γ."""
+    limits = [limit for run in runs for finding in run.findings if (limit := _least_gamma(finding)) is not None]
+    return max(limits, default=None)
+
+
 def _gamma_over_seeds(runs: Sequence[RunAudit]) -> OverSeeds:
     readings = ((run.record.spec.seed, scalar_metric(run.record, HEADLINE_GAMMA)) for run in runs)
     return over_seeds(readings, HEADLINE_GAMMA)
-
-
-def _too_small(runs: Sequence[RunAudit]) -> str:
-    limits = [limit for run in runs for finding in run.findings if (limit := _least_gamma(finding)) is not None]
-    if not limits:
-        return ""
-    minimum_text = f"the smallest {GAMMA} that counts as alignment is {KINDS['cos'](max(limits))}"
-    if touched := with_state(runs, TOO_SMALL):
-        return minimum_text + _of_seeds(touched, runs)
-    gamma = _gamma_over_seeds(runs)
-    if gamma.mean.value < max(limits):  # the rule reports only NOT SPECIFIC if both are true
-        return minimum_text
-    is_wide = gamma.interval and gamma.interval[0] < max(limits)
-    return f"{minimum_text}, and the confidence interval extends below this {GAMMA}" if is_wide else ""
 
 
 def _least_gamma(finding: Finding) -> float | None:

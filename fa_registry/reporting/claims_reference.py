@@ -39,6 +39,8 @@ KEYS: Mapping[str, str] = MappingProxyType(
         "not aligned": "not",
         "not specific": "not",
         "too small": "not",
+        "against the gradient": "not",
+        "gamma undecided": "open",
         "null unknown": "open",
         "no evidence": "open",
         "no gamma": "open",
@@ -48,7 +50,6 @@ KEYS: Mapping[str, str] = MappingProxyType(
         "stated": "open",
         "last block": "open",
         "undecided": "open",
-        "provisional": "open",
         "beats frozen": "may",
         "exploded": "not",
         "at floor": "not",
@@ -78,7 +79,7 @@ TOPICS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "Depth": (
             *("trained depth", "trained part", "passes without depth", "undercut", "at chance", "stated", "last block"),
-            *("undecided", "provisional", "beats frozen", "within limit"),
+            *("undecided", "beats frozen", "within limit"),
         ),
         "Scale": ("exploded", "explained", "keeps scale"),
         "Reference": (
@@ -87,7 +88,8 @@ TOPICS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         ),
         symbol_of("gamma"): (
             *("aligned by feedback", "aligned, null unknown", "specific", "not aligned", "not specific", "too small"),
-            *("null unknown", "no evidence", "no gamma", "gamma not applicable", "carried by one end"),
+            *("against the gradient", "gamma undecided", "null unknown", "no evidence"),
+            *("no gamma", "gamma not applicable", "carried by one end"),
         ),
     }
 )

@@ -214,6 +214,8 @@ def _control_row(run: RunAudit, frozen: Frozen) -> ControlRow:
         state = "stated"
     elif run.frozen_run_id:
         state = control.integrity.state if control else "not part of this report"
+        if any("control at chance" in finding.undecided for finding in run.findings):
+            state = "at chance"
     doubt = run.frozen_doubt or (_by_author(run) if state == "stated" else NO_CONTROL if state == "absent" else "")
     checks = control.integrity.checks if control else ()
     return ControlRow(
@@ -362,5 +364,6 @@ def _statement(same: Sequence[tuple[int, Finding]], card_metrics: Known, fired: 
         reference_run_ids=tuple(references),
         detail=first.detail,
         level=level_text(first.confidence or CONFIDENCE),
+        test=first.test,
         basis=first.basis,
     )

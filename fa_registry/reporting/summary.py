@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from fa_registry.errors import join_names
 from fa_registry.protocol.grouping import Group, groups
-from fa_registry.records import AuditReport
+from fa_registry.records import AuditReport, RunSpec
 from fa_registry.reporting.claims import claims, gamma_answer
 from fa_registry.reporting.claims_depth import DEPTH
 from fa_registry.reporting.claims_reference import GAMMA, UNDERCUT, finding_with
 from fa_registry.reporting.labels import join_with_and
 
-MOST_METHODS = 6  # names in one clause
+MOST_METHODS, MOST_RECIPES = 6, 2  # in one clause
 # Result → clause about one method, and about several methods. The first result that occurs is the first sentence.
 CLAUSES = {
     "below": (
-        "{} ends below its own frozen blocks: training the blocks made the network worse",
-        "{} end below their own frozen blocks: training the blocks made the network worse",
+        "{} ends below its own frozen blocks: training the blocks made the network worse ({recipe})",
+        "{} end below their own frozen blocks: training the blocks made the network worse ({recipe})",
     ),
     "at chance": ("{} is not better than chance", "{} are not better than chance"),
     "not above": (
@@ -34,8 +35,8 @@ CLAUSES = {
         "{} allow no claim about the training of their blocks",
     ),
     "above": (
-        "{} ends above its own frozen blocks: training the blocks made the network better",
-        "{} end above their own frozen blocks: training the blocks made the network better",
+        "{} ends above its own frozen blocks: training the blocks made the network better ({recipe})",
+        "{} end above their own frozen blocks: training the blocks made the network better ({recipe})",
     ),
 }
 ANSWERS = {  # result of `gamma_answer` → text
@@ -51,7 +52,7 @@ RESULTS = {
     **dict.fromkeys(("not sealed", "adopted"), "no claim"),
     "at chance": "at chance",
     **dict.fromkeys(("undercut", "within limit"), "not above"),
-    **dict.fromkeys(("undecided", "provisional", "stated", "last block"), "undecided"),
+    **dict.fromkeys(("undecided", "stated", "last block"), "undecided"),
     **dict.fromkeys(("trained depth", "trained part", "beats frozen"), "above"),
 }
 
@@ -59,14 +60,16 @@ RESULTS = {
 def depth_summary(report: AuditReport) -> tuple[str, ...]:
     """Return at most two sentences, from the findings, that compare methods with their own frozen blocks."""
     methods: dict[str, Counter[str]] = {result: Counter() for result in CLAUSES}
+    recipes: dict[str, list[str]] = {result: [] for result in CLAUSES}
     settings: Counter[str] = Counter()
     for group in groups(report):
         if not group.control:
-            label = group.runs[0].record.spec.label
-            methods[_result(group)][label] += 1
-            settings[label] += 1
+            spec, result = group.runs[0].record.spec, _result(group)
+            methods[result][spec.label] += 1
+            recipes[result].append(_recipe(spec))
+            settings[spec.label] += 1
     clauses = [
-        forms[len(methods[result]) > 1].format(_named(methods[result], settings))
+        forms[len(methods[result]) > 1].format(_named(methods[result], settings), recipe=_joined(recipes[result]))
         for result, forms in CLAUSES.items()
         if methods[result]
     ]
@@ -92,6 +95,18 @@ def _result(group: Group) -> str:
     finding = finding_with(group.runs[0], UNDERCUT, quantities=DEPTH) if result == "not above" else None
     is_worse = finding and finding.interval and finding.interval[1] < 0 and not finding.stated
     return "below" if is_worse else result
+
+
+def _recipe(spec: RunSpec) -> str:
+    """Return length and recipe of a training: `100 epochs, adamw 0.001`."""
+    trained_by = "the user's loop" if spec.is_tracked else f"{spec.recipe.optimizer} {spec.recipe.learning_rate:g}"
+    return f"{spec.epochs} epochs, {trained_by}"
+
+
+def _joined(recipes: Sequence[str]) -> str:
+    """Return the different recipes as text, or their number if there are more than MOST_RECIPES."""
+    different = tuple(dict.fromkeys(recipes))
+    return "; ".join(different) if len(different) <= MOST_RECIPES else f"{len(different)} recipes, see the forms"
 
 
 def _named(counts: Counter[str], settings: Counter[str]) -> str:

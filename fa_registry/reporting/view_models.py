@@ -279,6 +279,7 @@ class SeedStatement:
     reference_run_ids: tuple[str, ...]
     detail: str
     level: str = "95 %"
+    test: str = ""
     basis: str = ""
 
 
@@ -433,8 +434,9 @@ class ControlRow:
     """The frozen control of one seed.
 
     Attributes:
-        state: For a proven control, the integrity, such as verified or trusted. Otherwise, one of these words: stated (not
-            proven), several (the controls differ), absent, or `not part of this report`.
+        state: For a proven control, the integrity, such as verified or trusted, or `at chance` if the control itself is at
+            chance. Otherwise, one of these words: stated (not proven), several (the controls differ), absent, or `not part of
+            this report`.
         doubt: Reason why the control is not proven.
         integrity: Integrity of the control's metrics.
         checks: For every check by the audit, the tuple (subject, outcome).

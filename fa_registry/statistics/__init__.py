@@ -6,6 +6,7 @@ contains a remark. Values that would be guesses are None. Tests in tests/statist
 """
 
 from fa_registry.statistics.differences import (
+    PAIRED,
     Comparison,
     Equivalence,
     PairedDifference,
@@ -18,6 +19,7 @@ from fa_registry.statistics.differences import (
     welch,
 )
 from fa_registry.statistics.intervals import (
+    LEAST_SEEDS,
     Interval,
     excludes,
     level_text,
@@ -25,6 +27,7 @@ from fa_registry.statistics.intervals import (
     seeds_to_plan,
     t_interval,
     wilson_interval,
+    with_resolution,
 )
 from fa_registry.statistics.samples import CONFIDENCE, Reported, Summary, holm, rank_p_value, reported, summary
 from fa_registry.statistics.scatter import far_value, scatter_text
@@ -34,6 +37,8 @@ __all__ = [
     "Comparison",
     "Equivalence",
     "Interval",
+    "LEAST_SEEDS",
+    "PAIRED",
     "PairedDifference",
     "Reported",
     "StatedDifference",
@@ -56,4 +61,5 @@ __all__ = [
     "tost",
     "welch",
     "wilson_interval",
+    "with_resolution",
 ]

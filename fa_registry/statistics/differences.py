@@ -23,6 +23,8 @@ from fa_registry.statistics.samples import (
     upper_tail,
 )
 
+PAIRED, WELCH, ONE_STATED = "paired t test", "Welch's t test", "t test against one stated value"
+
 
 @dataclass(frozen=True)
 class PairedDifference:
@@ -64,12 +66,13 @@ class WelchDifference:
 class StatedDifference:
     """Difference mean(a) − mean(b), where b are values that an author stated.
 
-    `interval` is None if a has only one value. `draws` is the number of different values in b.
+    `interval` is None if a has only one value. `draws` is the number of different values in b. `test` is the name of the test.
     """
 
     mean: float
     interval: Interval | None
     draws: int
+    test: str
     remark: str
 
 
@@ -172,10 +175,11 @@ def stated_difference(
     mean = math.fsum(values) / len(values) - math.fsum(stated) / len(stated)
     if len(values) < 2:
         return StatedDifference(
-            mean, None, len(distinct_values), "provisional: no interval, because there is only one value"
+            mean, None, len(distinct_values), "", "provisional: no interval, because there is only one value"
         )
-    first = reported(values, "a difference from stated values")
+    first, test = reported(values, "a difference from stated values"), WELCH
     if len(distinct_values) == 1:
+        test = ONE_STATED
         raw, df = first.std * math.sqrt(1 + 1 / first.n), float(first.n - 1)
     elif len(distinct_values) == len(stated):
         raw, df = welch_error(first, reported(stated, "a difference from stated values"))
@@ -185,7 +189,7 @@ def stated_difference(
         raw = math.hypot(standard_error(first), reported(distinct_values.values()).std * weight)
         df = float(min(first.n, len(distinct_values)) - 1)
     error, remark = steady_error(raw, rounding(*values, *stated), first.n)
-    return StatedDifference(mean, around(mean, error, df, confidence), len(distinct_values), remark)
+    return StatedDifference(mean, around(mean, error, df, confidence), len(distinct_values), test, remark)
 
 
 def welch_error(a: Reported, b: Reported) -> tuple[float, float]:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fa_registry.statistics.samples import CONFIDENCE, quantile, reported, standard_error
 
 POWER = 0.8  # the usual power; at 50 %, half of all studies would not decide
 NONCENTRAL = 30.0  # T exceeds every relevant quantile with certainty; for larger values scipy's series is inaccurate
+LEAST_SEEDS = 3  # fewer seeds decide nothing: one seed has no spread, and of two seeds none can be an outlier
 MOST_SEEDS = 1000  # if a study needs more seeds, the mean is practically equal to the limit
 
 
@@ -53,6 +54,14 @@ def t_interval(values: Iterable[float], confidence: float = CONFIDENCE) -> Inter
     """
     sample = reported(values, "a t interval")
     return around(sample.mean, standard_error(sample), sample.n - 1, _proper(confidence))
+
+
+def with_resolution(interval: Interval, half_step: float) -> Interval:
+    """Return the interval, extended on both sides by half a step of the values.
+
+    A value that is a number of test samples is known only to half a sample. Therefore, equal values are no certainty.
+    """
+    return replace(interval, low=interval.low - half_step, high=interval.high + half_step)
 
 
 def wilson_interval(share: float, n: int, confidence: float = CONFIDENCE) -> Interval:

@@ -184,6 +184,15 @@ class Task(abc.ABC):
         """
         return {}
 
+    def chance(self, train: Tensor, test: Tensor) -> float | None:
+        """Return the main metric of the best model that ignores its inputs, or None if the task does not define it.
+
+        Args:
+            train: targets of the training samples.
+            test: targets of the test samples.
+        """
+        return None
+
     def target_shape(self, outputs: Tensor) -> torch.Size:
         """Return the shape that targets must have for outputs (N, C). The default is (N,)."""
         return outputs.shape[:1]

@@ -79,6 +79,10 @@ class Classification(Task):
     def conventions(self, outputs: int) -> Mapping[str, Scalar]:
         return {CLASSES: outputs}
 
+    def chance(self, train: Tensor, test: Tensor) -> float:
+        """Return the share of the largest class in the test set."""
+        return test.bincount().max().item() / len(test)
+
 
 def accuracy(network: nn.Module, images: Tensor, labels: Tensor) -> float:
     """Return the fraction of correct samples. A sample with non-finite logits counts as wrong."""

@@ -111,6 +111,12 @@ class TokenPrediction(Task):
     def conventions(self, outputs: int) -> Mapping[str, Scalar]:
         return {CLASSES: outputs, "task": self.card.name, "rows": "counted positions of a sequence"}
 
+    def chance(self, train: Tensor, test: Tensor) -> float:
+        """Return the entropy of the single tokens of the training text, in nats per token."""
+        counts = train[train != IGNORED].bincount().tolist()
+        total = sum(counts)
+        return math.fsum(-count / total * math.log(count / total) for count in counts if count)
+
     def counted(self, targets: Tensor) -> int:
         """Return the number of positions that count."""
         return int((targets != IGNORED).sum())

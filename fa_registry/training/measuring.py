@@ -16,16 +16,20 @@ import torch
 from torch import Tensor
 
 from fa_registry import architectures, diagnostics, methods, provenance, tasks
+from fa_registry.architectures.base import stream_of
 from fa_registry.datasets.base import shared_samples
 from fa_registry.diagnostics import Observation
 from fa_registry.diagnostics.base import MOMENTS, REFERENCE_BATCH, Diagnostic, Measured
 from fa_registry.diagnostics.gamma import NOT_CREDITED
 from fa_registry.diagnostics.gamma import NUMBERS as OF_GAMMA
+from fa_registry.diagnostics.gamma_centred import NAMES as OF_CENTRED
 from fa_registry.diagnostics.gamma_null import NAMES as OF_NULL
 from fa_registry.errors import PluginError, RegistryError
 from fa_registry.metrics import AGGREGATES, DECLARED, REFERENCE_CHECK, SPREAD, TOKEN_LOSS
 from fa_registry.records import (
+    CHANCE,
     SHARED_SAMPLES,
+    STREAM,
     Measurements,
     Reading,
     RunRecord,
@@ -199,10 +203,18 @@ def with_conventions(
         "eval_digest": eval_digest(setup),
         "test_samples": len(setup.splits.test_labels),
         SHARED_SAMPLES: shared_samples(setup.splits),
+        **_chance(setup),
+        STREAM: stream_of(setup.network, setup.eval_batch[0][:2]),
         **conventions_of(setup, members),
         **bench_conventions(setup, used_conventions),
     }
     return dataclasses.replace(measurements, conventions=conventions)
+
+
+def _chance(setup: RunSetup) -> dict[str, Scalar]:
+    """Return the main metric of a model that ignores its inputs, if the task defines this value."""
+    chance = setup.task.chance(setup.splits.train_labels, setup.splits.test_labels)
+    return {} if chance is None else {CHANCE: chance}
 
 
 def conventions_of(setup: RunSetup, members: Mapping[str, Diagnostic] | None = None) -> dict[str, Scalar]:
@@ -365,7 +377,7 @@ def left_out(measurements: Measurements) -> Measurements:
     """Replace Γ at site 0 by N/A, and compute the aggregates from the sites 1..L only."""
     absent = Reading(None, NOT_CREDITED)
     sites = {
-        name: (absent, *row[1:]) if name in (*OF_GAMMA, *OF_NULL) and row else row
+        name: (absent, *row[1:]) if name in (*OF_GAMMA, *OF_NULL, *OF_CENTRED) and row else row
         for name, row in measurements.sites.items()
     }
     scalars = dict(measurements.scalars)

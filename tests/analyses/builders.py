@@ -10,7 +10,7 @@ from fa_registry.analyses import CATALOG, Analysis, AnalysisCell, AnalysisTable
 from fa_registry.protocol.engine import judge_all
 from fa_registry.protocol.rules import Edition, load_edition
 from fa_registry.records import AuditReport, Measurements, Reading, RunRecord, Series
-from tests.builders import reading, record
+from tests.builders import TEST_SET, reading, record
 
 SEEDS = (42, 123, 456)
 CARDS: Mapping[str, Mapping[str, Any]] = {
@@ -62,7 +62,7 @@ def measured(
     }
     headline = {"accuracy": accuracy, "growth_max": growth, "h_L": growth, "gamma_deep_mean": gamma}
     named = {**headline, **dict.fromkeys(AGGREGATES, gamma), **scalars}
-    return Measurements(rows, {name: number(value) for name, value in named.items()})
+    return Measurements(rows, {name: number(value) for name, value in named.items()}, TEST_SET)
 
 
 def run(method: str, seed: int = 42, status: str = "complete", lines: Mapping | None = None, **given: Any) -> RunRecord:

@@ -9,7 +9,7 @@ from itertools import combinations
 import pytest
 
 from fa_registry.protocol.rules import load_edition
-from fa_registry.records import Waiver
+from fa_registry.records import CHANCE, Waiver
 from tests.analyses.builders import AGGREGATES, EXACT, SEEDS, analysed, controlled, number, row, run, shown, values
 
 PUBLISHED = (  # settings.md §4, seed 42: accuracy, Γ, growth, ‖g_L‖; EP left out as in the published ablation of five
@@ -67,9 +67,10 @@ def test_accuracy_rejects_what_is_not_above_chance(accuracy, expected):
     assert decision([run("dfa", accuracy=accuracy)], "accuracy") == expected
 
 
-def test_without_the_number_of_classes_accuracy_cannot_judge():
-    assert decision([run("dfa")], "accuracy", cards={}) == "cannot judge"
-    assert decision([run("dfa")], "accuracy", cards={"datasets/digits": {"classes": True}}) == "cannot judge"
+def test_where_chance_is_not_recorded_accuracy_cannot_judge():
+    bare = run("dfa")
+    bare = dataclasses.replace(bare, measurements=dataclasses.replace(bare.measurements, conventions={}))
+    assert decision([bare], "accuracy") == "cannot judge"
 
 
 @pytest.mark.parametrize(
@@ -125,7 +126,7 @@ def test_one_seed_that_is_rejected_rejects_its_method():
 def test_undecided_and_waived_findings_warn():
     waiver = Waiver("D3", "known", "me", "2026-01-01", "2099-01-01", method="dfa")
     assert decision(controlled(run("dfa", accuracy=0.3)), "D3", waivers=(waiver,)) == "warns"
-    assert decision(controlled(run("dfa", accuracy=0.9)), "D3", "2026-11") == "warns"  # one seed: provisional
+    assert decision(controlled(run("dfa", accuracy=0.9)), "D3", "2026-11") == "warns"  # one seed: undecided
 
 
 def test_a_diverged_run_is_the_protocols_alone_to_reject():
@@ -248,14 +249,15 @@ def test_runs_of_unequal_depth_have_the_sites_they_have():
 
 @pytest.mark.parametrize(("loss", "expected"), [(2.30, "accepts"), (2.31, "rejects"), ("lost", "cannot judge")])
 def test_a_loss_per_token_rejects_what_is_not_below_that_of_guessing(loss, expected):
-    """ln 10 = 2.303."""
+    """The entropy of ten tokens that are equally frequent, ln 10 = 2.303."""
     records = [of_tokens(run("dfa"), loss)]
     analysis = analysed("ablation", records, "2026-12:token")
     assert row(analysis.tables[0], method="dfa")["loss per token"].text == expected
-    assert "loss per token is at least ln V" in analysis.remarks[0] and "accuracy" not in repr(analysis.tables)
+    assert "loss per token does not fall below chance" in analysis.remarks[0] and "accuracy" not in repr(analysis.tables)
 
 
 def of_tokens(record, loss):
     scalars = {name: value for name, value in record.measurements.scalars.items() if name != "accuracy"}
-    measured = dataclasses.replace(record.measurements, scalars={**scalars, "token_loss": number(loss)})
+    scalars["token_loss"] = number(loss)
+    measured = dataclasses.replace(record.measurements, scalars=scalars, conventions={CHANCE: math.log(10)})
     return dataclasses.replace(record, measurements=measured)

@@ -89,10 +89,10 @@ def test_each_condition_of_a_compound_rule_has_its_own_range():
 
 
 def test_a_rule_over_seeds_is_bounded_by_its_interval():
-    """Margins of 19, 20 and 21 pp: mean 20, 95 % interval 20 ± 4.3027/√3. It clears up to its low end."""
+    """Margins of 19, 20 and 21 pp: mean 20, 95 % interval 20 ± 4.3027/√3 and half a sample. It clears up to its low end."""
     runs = controlled(*(run("bp", seed, accuracy=0.69 + 0.01 * place) for place, seed in enumerate(SEEDS)))
     d3 = limits_of(runs, OURS)["D3"]
-    assert values(d3, "high") == pytest.approx([20 - 4.302652729911275 / math.sqrt(3)])
+    assert values(d3, "high") == pytest.approx([20 - 4.302652729911275 / math.sqrt(3) - 0.005])
     assert set(d3["high"].run_ids) == {"bp-42", "bp-123", "bp-456"}
     assert d3["above"].text == "bp s42, s123, s456: PASS → WARN(D3 undecided)"
 

@@ -7,12 +7,13 @@ import torch
 from torch import nn
 
 from fa_registry import architectures
-from fa_registry.architectures.base import ExactCostate, Network, noisy
+from fa_registry.architectures.base import ExactCostate, Network, noisy, stream_of
 from fa_registry.architectures.linear_lq import PLUGIN as LINEAR_LQ
 from fa_registry.architectures.mlp import ACTIVATIONS
 from fa_registry.architectures.mlp import PLUGIN as MLP
 from fa_registry.architectures.resmlp import PLUGIN as BASE
 from fa_registry.errors import InvalidFields
+from fa_registry.records import NORMALISED, REPLACED, RESIDUAL
 from fa_registry.tasks import sample_losses
 from tests.helpers.tiny_tasks import scaling_network, tiny_spec
 
@@ -160,3 +161,52 @@ def test_the_weights_are_counted_without_being_drawn(name, count):
     network = architecture.build(options, (3, 8, 8), 7, torch.Generator().manual_seed(0))
     drawn = sum(weight.numel() for weight in network.parameters())
     assert architecture.parameters(options, (3, 8, 8), 7) == drawn
+
+
+class Branch(nn.Module):
+    """The branch of a block: pre-LN, post-LN (as a difference), or a norm of the branch alone."""
+
+    def __init__(self, kind: str):
+        super().__init__()
+        self.kind, self.norm, self.layer = kind, nn.LayerNorm(4), nn.Linear(4, 4)
+
+    def forward(self, state: torch.Tensor) -> torch.Tensor:
+        if self.kind == "post":
+            return self.norm(state + self.layer(state)) - state
+        return self.layer(self.norm(state)) if self.kind == "pre" else self.norm(self.layer(state))
+
+
+@pytest.mark.parametrize(
+    ("kind", "residual", "expected"),
+    [
+        ("pre", True, RESIDUAL),
+        ("of the branch", True, RESIDUAL),
+        ("post", True, NORMALISED),
+        ("pre", False, REPLACED),
+        ("of the branch", False, REPLACED),
+    ],
+)
+def test_a_stream_is_residual_unless_a_norm_ends_a_block_or_the_state_is_replaced(kind, residual, expected):
+    torch.manual_seed(5)
+    blocks = [Branch(kind), Branch(kind)]
+    network = Network(nn.Linear(3, 4), blocks, nn.LayerNorm(4), nn.Linear(4, 2), residual=residual)
+    network.train()
+    assert stream_of(network, torch.randn(2, 3)) == expected
+    assert network.training and not any(module._forward_hooks for module in network.modules())
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("resmlp", RESIDUAL),
+        ("mlp", REPLACED),
+        ("vit_mini", RESIDUAL),
+        ("small_resnet", RESIDUAL),
+        ("small_cnn", REPLACED),
+    ],
+)
+def test_the_builtin_networks_have_the_stream_of_their_equations(name, expected):
+    architecture = architectures.CATALOG.get(name)
+    generator = torch.Generator().manual_seed(1)
+    network = architecture.build(architecture.resolve({}), (1, 12, 12), 10, generator)
+    assert stream_of(network, torch.randn(2, 1, 12, 12, generator=generator)) == expected

@@ -13,6 +13,7 @@ from fa_registry.diagnostics.aggregates import NAMES as MEANS
 from fa_registry.diagnostics.aggregates import PLUGIN as AGGREGATES
 from fa_registry.diagnostics.gamma import PLUGIN as GAMMA
 from fa_registry.diagnostics.gamma_block_input import PLUGIN as GAMMA_BLOCK_INPUT
+from fa_registry.diagnostics.gamma_centred import PLUGIN as GAMMA_CENTRED
 from fa_registry.diagnostics.gamma_null import CHEAP_DRAWS, COSTLY_DRAWS, DEEP_NAMES, EXACT
 from fa_registry.diagnostics.gamma_null import NAMES as NULL_QUANTITIES
 from fa_registry.diagnostics.gamma_null import PLUGIN as GAMMA_NULL
@@ -453,3 +454,36 @@ def test_without_credits_the_reason_is_passed_on():
 def test_fa_is_aggregated_without_its_exact_last_site():
     measured = measure(tiny_task(method="fa"))
     assert measured.scalars["gamma_deep_mean"].value == pytest.approx(measured.sites["gamma"][1].value)
+
+
+def test_the_centred_cosine_is_that_of_the_deviations_from_the_batch_means():
+    measured = GAMMA_CENTRED.measure(observation(gradients=GRADIENTS, credits=CREDITS))
+    for site, found in enumerate(values(measured, "gamma_centred")):
+        credit, gradient = (np.array(rows[site], dtype=float) for rows in (CREDITS, GRADIENTS))
+        left, right = (rows - rows.sum(axis=0) / 3 for rows in (credit, gradient))
+        expected = (left * right).sum() / ((left**2).sum() * (right**2).sum()) ** 0.5
+        assert found == pytest.approx(expected, abs=1e-12)
+    assert measured.scalars["gamma_centred_mid"] == measured.sites["gamma_centred"][0]
+
+
+def shared_direction(aligned_rest: bool):
+    """Credits and gradients of 200 samples whose large common direction is the same; the rest agrees or is independent."""
+    draw = np.random.default_rng(3)
+    rest, other = draw.normal(size=(2, 200, 30))
+    common = np.zeros(30)
+    common[0] = 20.0
+    gradients, credits = common + rest, common + (rest if aligned_rest else other)
+    return observation(gradients=[gradients.tolist()], credits=[credits.tolist()])
+
+
+def test_a_direction_that_all_samples_share_makes_gamma_but_not_the_centred_cosine():
+    for aligned, expected in ((True, 1.0), (False, 0.0)):
+        seen = shared_direction(aligned)
+        assert values(GAMMA.measure(seen), "gamma")[0] > 0.9
+        assert values(GAMMA_CENTRED.measure(seen), "gamma_centred")[0] == pytest.approx(expected, abs=0.05)
+
+
+def test_credits_that_are_equal_for_every_sample_have_no_centred_cosine():
+    seen = observation(gradients=GRADIENTS, credits=[[[0.1, 0.7]] * 3, CREDITS[1]])
+    first, second = GAMMA_CENTRED.measure(seen).sites["gamma_centred"]
+    assert "same for every sample" in first.reason and second.value is not None

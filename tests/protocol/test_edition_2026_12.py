@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
 import pytest
 
 from fa_registry.metrics import label_of
 from fa_registry.protocol.engine import judge, judge_all
 from fa_registry.protocol.rule_evaluation import decide, first_fire, required
 from fa_registry.protocol.rules import load_edition
-from fa_registry.records import CLASSES, FurtherLimit, Reading
-from tests.builders import BEST_P, frozen, measurements, over_seeds, reading, record, series
+from fa_registry.records import FurtherLimit, Reading
+from tests.builders import BEST_P, TEST_SET, frozen, measurements, over_seeds, reading, record, series
 
 EDITION = load_edition("2026-12")
 D1, _, D3, D4, _ = EDITION.rules
@@ -117,28 +118,71 @@ def test_a_finding_over_seeds_says_on_what_its_interval_rests():
 # Chance.
 
 
-def guessing(accuracy, control, classes=10):
-    runs = over_seeds({seed: accuracy + seed * 1e-3 for seed in (1, 2, 3)}, dict.fromkeys((1, 2, 3), control))
-    if classes:
-        runs = [
-            dataclasses.replace(run, measurements=dataclasses.replace(run.measurements, conventions={CLASSES: classes}))
-            for run in runs
-        ]
-    return judge_all(runs, EDITION)[0]
+def over_controls(accuracies, controls, **conventions):
+    """D3 of three seeds; conventions that replace those of the records, None for a convention that is not recorded."""
+    runs = over_seeds(dict(enumerate(accuracies)), dict(enumerate(controls)))
+    recorded = {name: value for name, value in (TEST_SET | conventions).items() if value is not None}
+    runs = [
+        dataclasses.replace(run, measurements=dataclasses.replace(run.measurements, conventions=recorded))
+        for run in runs
+    ]
+    return judge_all(runs, EDITION)[0].findings[2]
 
 
-def test_an_accuracy_below_chance_is_no_trained_depth_however_low_frozen_blocks_are():
-    audit = guessing(0.085, 0.02)
-    finding = audit.findings[2]
-    assert finding.interval[0] > 2 and (finding.outcome, finding.state) == ("fail", "AT CHANCE")
-    assert "the mean accuracy 0.0870 does not exceed chance, 0.1000" in finding.sentence
-    assert audit.verdict.outcome == "fail"
+HALF = (0.50, 0.51, 0.50)
 
 
-def test_above_chance_or_where_the_classes_are_not_recorded_the_margin_decides():
-    assert guessing(0.105, 0.02).findings[2].state == "CLEARS"
-    assert guessing(0.085, 0.02, classes=100).findings[2].state == "CLEARS"
-    assert guessing(0.085, 0.02, classes=None).findings[2].state == "CLEARS"
+@pytest.mark.parametrize(
+    ("accuracies", "controls", "state", "undecided"),
+    [
+        (HALF, (0.3,) * 3, "CLEARS", ()),
+        ((0.086, 0.087, 0.088), (0.02,) * 3, "AT CHANCE", ()),  # the control does not matter
+        ((0.086, 0.087, 0.088), (0.3,) * 3, "AT CHANCE", ()),
+        (HALF, (0.02,) * 3, "UNDECIDED", ("control at chance",)),
+        (HALF, (0.09, 0.11, 0.10), "UNDECIDED", ("control at chance",)),
+        (HALF, (0.1,) * 3, "UNDECIDED", ("control at chance",)),  # the mean is known to half a test sample
+        (HALF, (0.1001,) * 3, "CLEARS", ()),
+        (HALF, (0.09, 0.11, 0.16), "UNDECIDED", ("control at chance",)),  # by chance better than chance
+        ((0.08, 0.09, 0.08), (0.09, 0.11, 0.10), "AT CHANCE", ()),
+        (
+            (0.11, 0.10, 0.11),
+            (0.09, 0.11, 0.10),
+            "UNDECIDED",
+            ("control at chance", "margin at the limit", "accuracy at chance"),
+        ),
+        ((0.11, 0.5, 0.9), (0.3,) * 3, "UNDECIDED", ("margin at the limit", "accuracy at chance")),
+        ((0.25, 0.26, 0.25), (0.3,) * 3, "UNDERCUT", ()),
+    ],
+)
+def test_the_method_and_its_control_have_to_exceed_chance(accuracies, controls, state, undecided):
+    """Chance has to be below the whole interval: the mean of a method at chance exceeds it in half of all studies."""
+    finding = over_controls(accuracies, controls)
+    assert (finding.state, finding.undecided) == (state, undecided)
+    outcome = {"CLEARS": "pass", "UNDECIDED": "warn"}.get(state, "fail")
+    assert finding.outcome == outcome
+
+
+def test_a_method_at_chance_passes_in_few_studies():
+    """Three seeds guess ten classes on 360 samples; the controls answer by chance too, so 2 pp above them is luck."""
+    draws = np.random.default_rng(51).binomial(360, 0.1, size=(400, 2, 3)) / 360
+    passed = [over_controls(method, control, test_samples=360).outcome == "pass" for method, control in draws.tolist()]
+    assert sum(passed) <= 4
+
+
+@pytest.mark.parametrize("missing", ["chance", "test_samples"])
+@pytest.mark.parametrize("accuracies", [HALF, (0.086, 0.087, 0.088), (0.25, 0.26, 0.25)])
+def test_without_chance_or_the_size_of_the_test_set_nothing_is_decided(missing, accuracies):
+    finding = over_controls(accuracies, (0.3,) * 3, **{missing: None})
+    assert (finding.outcome, finding.undecided) == ("warn", ("test set unknown",))
+
+
+@pytest.mark.parametrize(("samples", "state"), [(10_000, "CLEARS"), (360, "UNDECIDED")])
+def test_equal_margins_are_no_certainty(samples, state):
+    """+2.1 pp in three seeds: half a sample of 360 is .14 pp."""
+    finding = over_controls((0.521,) * 3, (0.5,) * 3, test_samples=samples)
+    assert finding.state in (state, "OTHER SET")
+    assert finding.undecided == (() if state == "CLEARS" else ("margin at the limit",))
+    assert finding.interval[1] - finding.interval[0] == pytest.approx(100 / samples)
 
 
 # The size of Γ.

@@ -33,8 +33,13 @@ def given(run, accuracy):
 
 def sized(run, count):
     """The run with a test set of so many samples."""
-    conventions = {"test_samples": count}
+    conventions = {**run.measurements.conventions, "test_samples": count}
     return dataclasses.replace(run, measurements=dataclasses.replace(run.measurements, conventions=conventions))
+
+
+def widened(interval, half=0.005):
+    """The ends in percentage points, with half of one test sample of 10,000."""
+    return pytest.approx((100 * interval.low - half, 100 * interval.high + half))
 
 
 def margins(records):
@@ -48,15 +53,15 @@ def test_the_interval_is_that_of_the_paired_difference():
     found = margins(over_seeds(accuracies, controls))
     expected = paired_difference(accuracies, controls)
     assert found.mean == pytest.approx(100 * expected.mean)
-    assert found.interval == pytest.approx((100 * expected.interval.low, 100 * expected.interval.high))
-    assert (found.seeds, found.notes) == ((1, 2, 3), ())
+    assert found.interval == widened(expected.interval)
+    assert (found.seeds, found.notes, found.test) == ((1, 2, 3), (), "paired t test")
 
 
-def test_the_interval_does_not_fall_short_of_a_limit_by_a_last_binary_digit():
-    """.82 − .80 is less than .02 in binary, and the interval of equal margins is as wide as rounding."""
-    found = margins(over_seeds({1: 0.82, 2: 0.92}, {1: 0.80, 2: 0.90}))
-    assert (found.mean, found.interval) == (2.0, (2.0, 2.0))
-    assert "no spread" in found.notes[0]
+@pytest.mark.parametrize(("samples", "half"), [(360, 100 / 720), (10_000, 0.005), (0, 0.0)])
+def test_equal_margins_are_known_to_half_a_test_sample(samples, half):
+    found = margins([sized(run, samples) for run in over_seeds({1: 0.82, 2: 0.92}, {1: 0.80, 2: 0.90})])
+    assert (found.mean, found.interval) == (2.0, pytest.approx((2.0 - half, 2.0 + half)))
+    assert "no spread" in found.notes[-1]
 
 
 def test_one_seed_has_no_interval():
@@ -174,10 +179,10 @@ DOUBTED = {
 
 
 @pytest.mark.parametrize("control", DOUBTED)
-@pytest.mark.parametrize("edition", ["2026-04", "2026-05", "2026-05:strict", "2026-11"])
+@pytest.mark.parametrize("edition", ["2026-04", "2026-05", "2026-05:strict", "2026-12"])
 def test_a_control_of_which_anything_is_not_proven_gives_no_pass(control, edition):
     doubted, why = DOUBTED[control]
-    one_seed = {"2026-11": ("WARN(D3 provisional)", "PROVISIONAL")}.get(edition)
+    one_seed = {"2026-12": ("WARN(D3 undecided)", "UNDECIDED")}.get(edition)
     run = judge(record(), doubted, load_edition(edition))
     (finding,) = [finding for finding in run.findings if finding.rule in ("D3", "d")]
     label, state = one_seed or (f"WARN({finding.rule} stated)", "STATED")
@@ -236,7 +241,7 @@ def test_a_stated_frozen_accuracy_is_not_paired():
     found = margins([given(run, Reading(stated[run.spec.seed])) for run in over_seeds(accuracies, {})])
     expected = welch(accuracies.values(), stated.values()).interval
     assert found.mean == pytest.approx(100 * 0.13 / 3)
-    assert found.interval == pytest.approx((100 * expected.low, 100 * expected.high))
+    assert (found.interval, found.test) == (widened(expected), "Welch's t test")
     assert not margins(over_seeds(accuracies, stated)).stated
 
 
@@ -247,14 +252,15 @@ def test_one_stated_number_for_all_seeds_is_one_draw(figures):
     runs = [given(run, Reading(figure)) for run, figure in zip(runs, figures, strict=True)]
     runs = [sized(run, 360) for run in runs]
     (low, high), alone = margins(runs).interval, t_interval([90, 93, 88])
-    assert high - low == pytest.approx(2 * (alone.high - alone.low))
+    assert high - low == pytest.approx(2 * (alone.high - alone.low) + 100 / 360)
+    assert margins(runs).test == "t test against one stated value"
 
 
 def test_one_stated_figure_among_measured_ones_makes_all_of_them_a_sample():
     runs = over_seeds({1: 0.90, 2: 0.93, 3: 0.88}, {1: 0.86, 2: 0.87})
     runs[2] = given(runs[2], Reading(0.85))
     found, expected = margins(runs), welch([0.90, 0.93, 0.88], [0.86, 0.87, 0.85]).interval
-    assert found.stated and found.interval == pytest.approx((100 * expected.low, 100 * expected.high))
+    assert found.stated and found.interval == widened(expected)
 
 
 def test_a_trained_control_comes_before_one_given_by_hand():

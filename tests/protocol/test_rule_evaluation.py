@@ -16,7 +16,7 @@ from fa_registry.records import Reading
 from tests.builders import frozen, measurements, over_seeds, reading, record, series
 from tests.protocol.test_paired_runs import given, sized
 
-PUBLISHED, OURS = load_edition("2026-05"), load_edition("2026-11")
+PUBLISHED, OURS = load_edition("2026-05"), load_edition("2026-12")
 CONTROLS = {1: 0.80, 2: 0.80, 3: 0.80}
 
 
@@ -42,7 +42,7 @@ def test_a_finding_names_site_run_reference_and_both_numbers():
         ({"g_norm": 1e-6, "gain": 1e-4}, 1, "below", None),
         ({"g_norm": 1e-6, "gain": 0.29}, 1, "", None),  # the further condition does not hold: it does not fire
         ({"g_norm": 1e-6, "gain": 1e-4, "fidelity": 0.5}, 1, "", ("fidelity", "below", Reading(0.5))),
-        ({"stability": 0.6}, 4, "above", None),
+        ({"stability": 0.6, "gamma_centred_mid": 0.0}, 4, "above", None),
     ],
 )
 def test_a_finding_says_which_limit_was_crossed_and_what_its_guard_saw(figures, rule, crossed, guard):
@@ -59,7 +59,7 @@ def test_a_finding_says_which_limit_was_crossed_and_what_its_guard_saw(figures, 
         ({1: 0.70, 2: 0.71, 3: 0.70}, "UNDERCUT", "below_reference_plus"),
         ({1: 0.70, 2: 0.95, 3: 0.80}, "UNDECIDED", ""),
         ({1: 0.90, 2: 0.91, 3: 0.90}, "CLEARS", ""),
-        ({1: 0.70}, "PROVISIONAL", ""),
+        ({1: 0.70}, "UNDECIDED", ""),
     ],
 )
 def test_a_margin_over_seeds_crosses_its_limit_only_where_the_rule_fires(accuracies, state, crossed):
@@ -71,8 +71,8 @@ def test_a_compound_finding_gives_every_figure():
     figures = dict(g_norm=128e-8, gain=0.29, fidelity=0.999999)
     d2 = judge(record(measured=measurements(**figures)), None, OURS).findings[1]
     assert d2.sentence == (
-        "D2 reference validity: required at least 1e-07 or gain at least 0.01, and fidelity at least 0.99, "
-        "observed 1e-08 (gain 0.29, fidelity 0.999999): CONVERGED"
+        "D2 reference validity: required at least 1e-07 or gain at least 0.01, and fidelity at least 0.99 or "
+        "fidelity batch at least 0.99, observed 1e-08 (gain 0.29, fidelity 0.999999): CONVERGED"
     )
     assert (d2.observed, d2.threshold, d2.site) == (Reading(1e-8), 1e-7, 2)
 
@@ -87,7 +87,7 @@ def test_exactly_two_points_above_frozen_clears_although_binary_fractions_say_le
 def test_a_frozen_accuracy_given_by_hand_is_used_and_labelled_so(edition):
     run = given(record(measured=measurements(accuracy=0.9)), Reading(0.5))
     finding = next(finding for finding in judge(run, None, edition).findings if finding.rule in ("D3", "d"))
-    assert (finding.outcome, finding.state) == ("warn", "PROVISIONAL" if edition is OURS else "STATED")
+    assert (finding.outcome, finding.state) == ("warn", "UNDECIDED" if edition is OURS else "STATED")
     assert "stated by the author when the run was adopted, not measured here" in finding.sentence
     assert (finding.reference_run_id, finding.stated) == ("", True)
     with_frozen = judge(run, frozen(), edition).findings
@@ -99,13 +99,15 @@ def test_a_frozen_accuracy_given_by_hand_is_used_and_labelled_so(edition):
 def test_nothing_passes_against_a_stated_figure(edition, stated):
     runs = over_seeds({1: 0.90, 2: 0.91, 3: 0.89}, {})
     audits = judge_all([given(run, Reading(one)) for run, one in zip(runs, stated, strict=True)], edition)
+    state = "UNDECIDED" if edition is OURS else "STATED"
     for audit in audits:
         finding = next(finding for finding in audit.findings if finding.rule in ("D3", "d"))
-        assert (finding.outcome, finding.state, finding.stated) == ("warn", "STATED", True)
-        assert audit.verdict.label == f"WARN({finding.rule} stated)"
+        assert (finding.outcome, finding.state, finding.stated) == ("warn", state, True)
+        assert finding.undecided == (("control unproven",) if edition is OURS else ())
+        assert audit.verdict.label == f"WARN({finding.rule} {state.lower()})"
 
 
-@pytest.mark.parametrize("edition", [PUBLISHED, load_edition("2026-04"), OURS], ids=lambda edition: edition.name)
+@pytest.mark.parametrize("edition", [PUBLISHED, load_edition("2026-04")], ids=lambda edition: edition.name)
 def test_what_fails_against_a_stated_figure_fails(edition):
     runs = [given(run, Reading(0.95)) for run in over_seeds({1: 0.90, 2: 0.91, 3: 0.89}, {})]
     for audit in judge_all(runs, edition):
@@ -118,7 +120,9 @@ def test_one_stated_figure_in_the_group_keeps_every_seed_from_passing():
     runs = over_seeds({1: 0.90, 2: 0.91, 3: 0.89}, {1: 0.5, 2: 0.51})
     runs[2] = given(runs[2], Reading(0.5))
     audits = [audit for audit in judge_all(runs, OURS) if audit.record.spec.control == "none"]
-    assert {(audit.findings[2].state, audit.findings[2].stated) for audit in audits} == {("STATED", True)}
+    assert {(audit.findings[2].undecided, audit.findings[2].stated) for audit in audits} == {
+        (("control unproven",), True)
+    }
     assert [audit.findings[2].reference_run_id for audit in audits] == ["f1", "f2", ""]
 
 
@@ -126,7 +130,7 @@ def test_one_stated_figure_in_the_group_keeps_every_seed_from_passing():
 @pytest.mark.parametrize(("accuracy", "right"), [(115 / 128, False), (324 / 360, True)], ids=["eval batch", "test set"])
 def test_an_accuracy_of_another_set_than_the_test_set_passes_nothing(edition, accuracy, right):
     """115 of 128 samples of the eval batch are no whole number of 360 test samples."""
-    runs = over_seeds({1: 0.9, 2: accuracy}, {1: 0.5, 2: 0.5})
+    runs = over_seeds({1: 0.9, 2: accuracy, 3: 0.9}, {1: 0.5, 2: 0.5, 3: 0.5})
     runs[1] = sized(runs[1], 360)
     audit = judge_all(runs, edition)[1]
     finding = next(finding for finding in audit.findings if finding.rule in ("D3", "d"))
@@ -134,7 +138,7 @@ def test_an_accuracy_of_another_set_than_the_test_set_passes_nothing(edition, ac
     assert ("is not a whole number of 360 test samples" in finding.sentence) is not right
     assert audit.verdict.outcome == ("pass" if right else "warn")
     assert right or audit.verdict.label == f"WARN({finding.rule} other set)"
-    low = judge_all([runs[0], runs[1], *over_seeds({}, {1: 0.99, 2: 0.99})], edition)[1]
+    low = judge_all([*runs[:3], *over_seeds({}, {1: 0.99, 2: 0.99, 3: 0.99})], edition)[1]
     assert low.verdict.outcome == "fail"
 
 
@@ -151,8 +155,8 @@ def test_a_control_is_not_judged_against_itself():
         ({1: 0.80, 2: 0.81, 3: 0.79}, "warn", "UNDECIDED", "WARN(D3 undecided)"),  # low, but so is its certainty
         ({1: 0.801, 2: 0.802, 3: 0.800}, "fail", "UNDERCUT", "FAIL(D3)"),
         ({1: 0.82, 2: 0.83, 3: 0.84}, "warn", "UNDECIDED", "WARN(D3 undecided)"),
-        ({1: 0.99}, "warn", "PROVISIONAL", "WARN(D3 provisional)"),
-        ({1: 0.10}, "warn", "PROVISIONAL", "WARN(D3 provisional)"),
+        ({1: 0.99}, "warn", "UNDECIDED", "WARN(D3 undecided)"),
+        ({1: 0.10}, "warn", "UNDECIDED", "WARN(D3 undecided)"),
     ],
 )
 def test_depth_utility_over_seeds(accuracies, outcome, state, flag):
@@ -166,13 +170,14 @@ def test_depth_utility_over_seeds(accuracies, outcome, state, flag):
 
 @pytest.mark.parametrize("margin", [2.0, 1.9999])
 def test_the_interval_has_to_lie_wholly_on_one_side(margin):
-    """With two seeds the ends are mean ± 12.7062 standard errors."""
+    """With three seeds the ends are mean ± 4.30265 standard errors, and half a test sample of 10,000 beyond them."""
     half = 0.01
-    error = half / 12.706204736174694
-    accuracies = {1: (80 + margin + half - error) / 100, 2: (80 + margin + half + error) / 100}
-    finding = depth(accuracies)
-    assert finding.interval == pytest.approx((margin, margin + 2 * half))
-    assert finding.state == ("CLEARS" if margin == 2.0 else "UNDECIDED")
+    spread = half / 4.302652729696142 * 3**0.5
+    mean = 80 + margin + half + 0.005
+    finding = depth({seed: (mean + shift * spread) / 100 for seed, shift in ((1, -1), (2, 0), (3, 1))})
+    assert finding.interval == pytest.approx((margin, margin + 2 * half + 0.01))
+    assert finding.state == ("OTHER SET" if margin == 2.0 else "UNDECIDED")  # no whole numbers of samples
+    assert finding.undecided == (() if margin == 2.0 else ("margin at the limit",))
 
 
 def test_every_run_of_a_group_carries_the_same_finding_under_its_own_names():
@@ -183,30 +188,34 @@ def test_every_run_of_a_group_carries_the_same_finding_under_its_own_names():
     assert len({dataclasses.replace(finding, run_id="", reference_run_id="") for finding in findings}) == 1
     assert findings[0].sentence == (
         "D3 depth utility: required at least 2 pp above the frozen control for the complete 95 % interval over seeds, "
-        "observed +10.33 pp (95 % interval +4.08 to +16.58 pp over seeds 1, 2, 3): CLEARS"
+        "observed +10.33 pp (95 % interval +4.08 to +16.59 pp over seeds 1, 2, 3, paired t test): CLEARS"
     )
 
 
-def test_a_single_seed_says_on_which_side_it_is():
-    assert (
-        "-70.00 pp for the only seed 1, below 2 pp, but without an interval: PROVISIONAL" in depth({1: 0.10}).sentence
-    )
-    assert "+19.00 pp for the only seed 1, not below 2 pp" in depth({1: 0.99}).sentence
-    assert "+2.00 pp for the only seed 1, not below 2 pp" in depth({1: 0.82}).sentence
+@pytest.mark.parametrize("margin", [-0.7, 0.19, 0.02])
+@pytest.mark.parametrize("count", [1, 2])
+def test_fewer_than_three_seeds_decide_nothing(count, margin):
+    """Also not if they are equal, and far from the limit."""
+    finding = depth({seed: 0.80 + margin for seed in range(1, count + 1)})
+    assert (finding.outcome, finding.state, finding.undecided[0]) == ("warn", "UNDECIDED", "too few seeds")
+    assert finding.seeds == count and finding.observed.value == pytest.approx(100 * margin)
     alone = judge(over_seeds({1: 0.9}, {})[0], frozen(accuracy=0.8, seed=1), OURS)
-    assert (alone.findings[2].state, alone.verdict.label) == ("PROVISIONAL", "WARN(D3 provisional)")
+    assert (alone.findings[2].state, alone.verdict.label) == ("UNDECIDED", "WARN(D3 undecided)")
 
 
-def test_seeds_without_a_control_are_left_out_and_reported():
-    finding = depth({1: 0.90, 2: 0.91, 3: 0.10}, {1: 0.80, 2: 0.80})
-    assert (finding.outcome, finding.seeds) == ("pass", 2)
-    assert finding.sentence.endswith("seed 3 left out: no frozen control of the same setting and seed")
+@pytest.mark.parametrize("others", [0.90, 0.70])
+def test_seeds_without_a_control_are_left_out_and_reported(others):
+    """A selection of the seeds decides nothing, for the method or against it."""
+    accuracies = {1: others, 2: others + 0.01, 3: others, 4: 0.10}
+    finding = depth(accuracies, {1: 0.80, 2: 0.80, 3: 0.80})
+    assert (finding.outcome, finding.undecided, finding.seeds) == ("warn", ("seeds left out",), 3)
+    assert finding.sentence.endswith("seed 4 left out: no frozen control of the same setting and seed")
 
 
 def test_a_run_without_its_own_control_does_not_pass_on_the_margins_of_the_others():
     audits = judge_all(over_seeds({1: 0.90, 2: 0.91, 3: 0.10}, {1: 0.80, 2: 0.80}), OURS)
     by_seed = {audit.record.spec.seed: audit for audit in audits if audit.record.spec.control == "none"}
-    assert [by_seed[seed].findings[2].outcome for seed in (1, 2, 3)] == ["pass", "pass", "not_applicable"]
+    assert [by_seed[seed].findings[2].outcome for seed in (1, 2, 3)] == ["warn", "warn", "not_applicable"]
     assert by_seed[3].verdict.outcome == "incomplete"
 
 
@@ -226,7 +235,7 @@ def test_other_methods_settings_and_adopted_runs_are_no_further_seeds():
     ]
     audits = judge_all([*over_seeds({1: 0.9}, CONTROLS), *others], OURS)
     assert {audit.findings[2].seeds for audit in audits if audit.record.spec.control == "none"} == {1, 0}
-    assert audits[0].findings[2].state == "PROVISIONAL"
+    assert audits[0].findings[2].state == "UNDECIDED"
 
 
 def test_a_further_look_is_judged_at_a_higher_level_and_says_so():
@@ -252,7 +261,8 @@ def test_one_seed_has_no_level_and_a_limit_knows_the_limits_of_its_further_condi
     assert [(one.quantity, one.threshold) for one in findings[1].further] == [
         ("gain", 0.01),
         ("fidelity", 0.99),
-    ] and findings[0].further == ()
+        ("fidelity_batch", 0.99),
+    ] and [one.quantity for one in findings[0].further] == ["growth_init"]
 
 
 D2 = load_edition("2026-11").rules[1]
@@ -382,7 +392,7 @@ def test_rules_over_seeds_or_with_a_reference_or_without_a_line_never_first_fire
         (PUBLISHED, dict(growth=None, g_norm=None), [None, None, None]),
         (OURS, dict(g_norm=1e-6, gain=1e-6), [False, True, None, None, False]),
         (OURS, dict(g_norm=1e-6, gain=1e-6, fidelity=0.5), [False, False, None, None, False]),
-        (OURS, dict(g_norm=1e-6, gain=0.5, stability=0.9), [False, False, None, None, True]),
+        (OURS, dict(g_norm=1e-6, gain=0.5, stability=0.9, gamma_centred_mid=0.0), [False, False, None, None, True]),
         (OURS, dict(g_norm=1e-6, gain=None), [False, None, None, None, False]),
     ],
 )

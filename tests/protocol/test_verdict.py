@@ -50,16 +50,16 @@ def test_strict_fails_on_any_flag():
     assert [label(figures, frozen(), strict) for figures in (D1, D2, {})] == ["FAIL(D1)", "FAIL(D2)", "PASS"]
 
 
-# D3 of 2026-11 with one seed is provisional: these four are of D1 and D2
+# D3 of 2026-11 with one seed is undecided: these four are of D1 and D2
 @pytest.mark.parametrize(
     ("figures", "expected"),
     [
-        (D1, "WARN(D1; D3 provisional)"),
-        (dict(fidelity=0.5), "WARN(D2 noisy; D3 provisional)"),
-        (D1 | dict(fidelity=0.5), "WARN(D1; D2 noisy; D3 provisional)"),
-        (D1 | D2 | dict(gain=1e-6), "FAIL(D1+D2; D3 provisional)"),
-        (D1 | D2, "WARN(D1; D3 provisional)"),
-        (D2 | dict(gain=None), "INCOMPLETE(D3 provisional)"),
+        (D1, "WARN(D1; D3 undecided)"),
+        (dict(fidelity=0.5), "WARN(D2 noisy; D3 undecided)"),
+        (D1 | dict(fidelity=0.5), "WARN(D1; D2 noisy; D3 undecided)"),
+        (D1 | D2 | dict(gain=1e-6), "FAIL(D1+D2; D3 undecided)"),
+        (D1 | D2, "WARN(D1; D3 undecided)"),
+        (D2 | dict(gain=None), "INCOMPLETE(D3 undecided)"),
     ],
 )
 def test_truth_table_of_2026_11(figures, expected):

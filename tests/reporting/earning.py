@@ -10,6 +10,7 @@ from fa_registry.metrics import label_of, symbol_of
 from fa_registry.protocol.evidence_rules import METHOD
 from fa_registry.records import Exclusion, Finding, FurtherLimit, Reading, RunAudit, Verdict
 from fa_registry.reporting.claims import claims
+from fa_registry.reporting.claims_depth import CAUSES
 from tests.reporting.asking import changed
 from tests.reporting.runs import full, make_record
 from tests.reporting.scenes import a_finding
@@ -84,9 +85,20 @@ class Row:
         return [claim.text for claim in claims(runs, excluded) if claim.key == self.key]
 
 
+# Claims that fewer than three seeds do not support.
+OF_THREE_SEEDS = ("aligned by feedback", "aligned, null unknown", "specific", "not specific", "too small")
+OF_THREE_SEEDS += ("null unknown", "no evidence", "against the gradient")
+
+
 def row(key: str, fragment: str, earns: RunAudit | list, spoiled: RunAudit | list, **more) -> Row:
     lists = [runs if isinstance(runs, list) else [runs] for runs in (earns, spoiled)]
-    return Row(key, fragment, *lists, **more)
+    return Row(key, fragment, *(map(over_seeds, lists) if key in OF_THREE_SEEDS else lists), **more)
+
+
+def over_seeds(runs: list[RunAudit]) -> list[RunAudit]:
+    """At least three seeds: the runs, and copies of the first run under other seeds."""
+    others = [seed for seed in (42, 123, 456) if seed not in {run.record.spec.seed for run in runs}]
+    return [*runs, *(changed(runs[0], spec={"seed": seed}) for seed in others[: max(0, 3 - len(runs))])]
 
 
 def rows_of_beating_frozen_blocks() -> Iterator[Row]:
@@ -185,60 +197,36 @@ def rows_of_undercut() -> Iterator[Row]:
 
 
 def rows_of_undecided() -> Iterator[Row]:
-    open_ = depth("UNDECIDED", "warn", 3.5, (-2.2, 9.2))
+    def undecided(*causes: str, **changes) -> RunAudit:
+        finding = depth("UNDECIDED", "warn", 3.5, (-2.2, 9.2), undecided=causes, test="paired t test")
+        return a_run(dataclasses.replace(finding, **changes), verdict="warn")
+
+    open_ = undecided("margin at the limit")
     asked = (
-        "It is undecided whether the trained blocks beat frozen random blocks by the margin that the limit "
-        "requires. The margin is "
+        "It is undecided whether the trained blocks beat frozen random blocks: the margin is +3.5\u00a0pp (95 % interval "
+        "\u22122.2\u00a0pp to +9.2\u00a0pp over 3 seeds, paired t test; required: 2 pp)"
     )
-    negative = depth("UNDECIDED", "warn", -9.0, (-14.0, -4.0), -10.0)
-    yield row("undecided", asked, a_run(open_, verdict="warn"), a_run(CLEARS))
-    yield row(
-        "undecided",
-        "blocks by the margin that the limit requires. The margin is ",
-        a_run(open_, verdict="warn"),
-        a_run(negative, verdict="warn"),
-    )
-    yield row(
-        "undecided",
-        "It is undecided whether the trained blocks are at most slightly worse than frozen random blocks, that is, "
-        "by no more than the limit. The margin",
-        a_run(negative, verdict="warn"),
-        a_run(open_, verdict="warn"),
-    )
-    yield row("undecided", " seeds, contains the limit of 2 pp", a_run(open_, verdict="warn"), a_run(CLEARS))
-    on = depth("UNDECIDED", "warn", 2.0, (-2.0, 6.0))
+    yield row("undecided", asked, open_, a_run(CLEARS))
+    yield row("undecided", ", paired t test; required", open_, undecided("margin at the limit", test="Welch's t test"))
+    on = undecided("margin at the limit", observed=Reading(2.0), interval=(-2.0, 6.0))
     how = (
-        " new seeds would decide the comparison with 80% power at this mean and spread. Fix the number of seeds in advance. Do not "
-        "keep adding seeds until the method passes, because optional stopping inflates the error. Therefore each further set of "
-        "seeds is judged at a higher confidence level"
+        " new seeds would decide with 80% power at this mean and spread. Fix the number first; added seeds are judged more "
+        "strictly"
     )
-    yield row("undecided", how, a_run(open_, verdict="warn"), a_run(on, verdict="warn"))
-    yield row("undecided", "A new study of ", a_run(open_, verdict="warn"), a_run(on, verdict="warn"))
-    never = "spread of the margin, not even 1,000 seeds would decide the comparison, because the mean is too close to the limit"
-    yield row("undecided", never, a_run(on, verdict="warn"), a_run(open_, verdict="warn"))
+    yield row("undecided", how, open_, on)
+    yield row("undecided", "A new study of ", open_, on)
+    never = "The mean is so close to the limit that not even 1,000 seeds with this spread would decide"
+    yield row("undecided", never, on, open_)
+    later = undecided("margin at the limit", confidence=0.975, look=2)
+    yield row("undecided", "97.5 % interval", later, open_)
+    alone = undecided("too few seeds", interval=None, test="", confidence=None, seeds=1)
     yield row(
-        "undecided",
-        "97.5 % interval",
-        a_run(dataclasses.replace(open_, confidence=0.975, look=2), verdict="warn"),
-        a_run(open_, verdict="warn"),
+        "undecided", "the margin of one seed is +3.5\u00a0pp (required: 2 pp). At least 3 seeds decide", alone, open_
     )
-    far = depth("UNDECIDED", "warn", 8.5, (5.1, 11.9))
-    text = (
-        "undecided whether the trained blocks beat frozen random blocks. The margin of one seed is far from that of the others, so "
-        "the 95 % interval of the "
-        "margin, ",
-        " over 3 seeds, is not valid. The finding names this seed. Report its margin, and train more seeds",
-    )
-    for fragment in text:
-        yield row("undecided", fragment, a_run(far, verdict="warn"), a_run(open_, verdict="warn"))
-    provisional = depth("PROVISIONAL", "warn", 4.0, None)
-    text = (
-        "The comparison with frozen random blocks is provisional: the margin of one seed, +4.0\u00a0pp (required: "
-        "2 pp), has no interval. More seeds with their frozen controls give an interval, if the number of seeds "
-        "is fixed before the "
-        "first of these seeds is audited. Three seeds are customary"
-    )
-    yield row("provisional", text, a_run(provisional, verdict="warn"), a_run(open_, verdict="warn"))
+    for cause, text in CAUSES.items():
+        yield row("undecided", f". {text}.", undecided(cause), open_)
+    both = f"{CAUSES['too few seeds']}. {CAUSES['control at chance']}."
+    yield row("undecided", both, undecided("too few seeds", "control at chance"), undecided("control at chance"))
 
 
 def rows_of_specific_sites(part: RunAudit) -> Iterator[Row]:
@@ -262,28 +250,43 @@ def rows_of_specific_sites(part: RunAudit) -> Iterator[Row]:
         yield row(key, text, split, small)
     more = changed(another, sites={"gamma_null_p": [0.01, 0.01, 0.01, 0.08, 0.08]})
     yield row("specific", "Γ at sites 0 to 2 is specific", [split, more], [split, another])
-    where = "Γ at site 4 (seed 42) (1 of 20 fresh draws reach this Γ) and at sites 3, 4 (seed 123) (1 of 20 fresh"
+    where = "Γ at site 4 (seeds 42, 456) (1 of 20 fresh draws reach this Γ) and at sites 3, 4 (seed 123) (1 of 20 fresh"
     yield row("not specific", where, [split, more], [split, another])
 
 
 def rows_of_small_gamma() -> Iterator[Row]:
-    """Significance is not size: what counts as alignment is the edition's, and the interval has to keep it."""
+    """Significance is not size: what counts as alignment is the edition's, and the interval over seeds decides."""
     least = (FurtherLimit("gamma_deep_mean", 0.05),)
     own = a_run(CLEARS, null("SPECIFIC", "pass", further=least))
     finding = null("TOO SMALL", "warn", quantity="gamma_deep_mean", crossed="below", observed=Reading(0.002))
     small = a_run(CLEARS, finding, scalars={"gamma_deep_mean": 0.002})
     text = (
-        "Γ = 0.002 is too small to count as alignment: the smallest Γ that counts as alignment is 0.050. This Γ "
+        "over 3 seeds, is too small to count as alignment: it is below 0.050, the smallest Γ that counts as alignment. This Γ "
         "exceeds the Γ of fresh feedback"
     )
     yield row("too small", text, small, own)
-    tested = a_run(CLEARS, dataclasses.replace(finding, threshold=0.2, further=(FurtherLimit("gamma_null_p", 0.05),)))
+    tested = dataclasses.replace(finding, threshold=0.2, further=(FurtherLimit("gamma_null_p", 0.05),))
+    tested = a_run(CLEARS, tested, scalars={"gamma_deep_mean": 0.1})
     yield row("too small", "at all 5 tested sites (each at 5 %)", tested, own)
-    yield row("too small", "as alignment is 0.050 (seed 123)", [own, changed(small, spec={"seed": 123})], own)
-    wide = [own, changed(own, spec={"seed": 123}, scalars={"gamma_deep_mean": 0.06})]
-    steady = [own, changed(own, spec={"seed": 123}, scalars={"gamma_deep_mean": 0.157})]
-    yield row("too small", "alignment is 0.050, and the confidence interval extends below this Γ", wide, steady)
-    interval = ", 95 % interval 0.109 to 0.198 over 2 seeds, may be interpreted as alignment"
+
+    def seeds(*gammas: float) -> list[RunAudit]:
+        numbered = zip((42, 123, 456), gammas, strict=False)
+        return [changed(own, spec={"seed": seed}, scalars={"gamma_deep_mean": gamma}) for seed, gamma in numbered]
+
+    steady = seeds(0.15, 0.157, 0.16)
+    wide = "is open: its interval contains 0.050, the smallest Γ that counts as alignment"
+    yield row("gamma undecided", wide, seeds(0.15, 0.06, 0.2), steady)
+    two = ", 95 % interval \u22120.053 to 0.583 over 2 seeds, is open: 2 seeds do not decide whether Γ exceeds 0.050. This Γ"
+    yield row("gamma undecided", two, seeds(0.29, 0.24), steady)
+    yield row("gamma undecided", "Γ = 0.150 is open: one seed does not decide whether Γ exceeds 0.050", own, steady)
+    unlimited = a_run(CLEARS, null("SPECIFIC", "pass"))
+    aligned = "is open: one seed does not decide whether the credit is aligned with the gradient"
+    yield row("gamma undecided", aligned, unlimited, over_seeds([unlimited]))
+    negative = "points against the gradient in every seed, but 2 seeds do not decide"
+    yield row("gamma undecided", negative, seeds(-0.1, -0.2), seeds(-0.1, 0.2))
+    against = "over 3 seeds, points against the gradient: a step along the credit increases the loss"
+    yield row("against the gradient", against, seeds(-0.1, -0.11, -0.12), seeds(-0.1, 0.11, -0.12))
+    interval = ", 95 % interval 0.143 to 0.168 over 3 seeds, may be interpreted as alignment"
     yield row("aligned by feedback", interval, steady, own)
 
 
@@ -315,6 +318,8 @@ def rows_of_gamma_taken_back(own: RunAudit, failed: RunAudit) -> Iterator[Row]:
     other = changed(undercut, spec={"seed": 123}, sites={"gamma_null_p": []})
     some = "(no fresh draws of feedback were measured (seed 123)). Only this comparison may be reported: Γ exceeds the Γ of"
     yield row("not aligned", some, [reportable, other], reportable)
+    negative = changed(undercut, scalars={"gamma_deep_mean": -0.1})
+    yield row("not aligned", f", against the gradient,{gamma}", negative, undercut)
     several = [reportable, changed(reportable, spec={"seed": 123}, scalars={"gamma_deep_mean": 0.25})]
     yield row("not aligned", f"Γ = 0.200 (0.150 to 0.250 over 2 seeds){gamma}", several, reportable)
     broken = a_run(null("SPECIFIC", "pass"), seed=123, verdict="fail", status="diverged")
@@ -327,7 +332,7 @@ def rows_of_gamma_taken_back(own: RunAudit, failed: RunAudit) -> Iterator[Row]:
         warned = a_run(null("SPECIFIC", "pass"), finding, verdict="warn")
         exceeds = "Only this comparison may be reported: Γ exceeds" if finding is exploded else "This Γ exceeds"
         yield row("not aligned", f"{gamma}{text}. {exceeds} the Γ of fresh feedback at all 5", warned, fine)
-        yield row("no evidence", "Γ = 0.150 is measured, but it is no evidence of alignment", fine, warned)
+        yield row("no evidence", "over 3 seeds, is the cosine of credit and gradient", fine, warned)
 
 
 def rows_of_explanations(both: RunAudit, floor: RunAudit) -> Iterator[Row]:

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fa_registry.records import Integrity, Measurements, Reading, RunRecord, RunSpec, Series
+from fa_registry.records import CHANCE, RESIDUAL, STREAM, Integrity, Measurements, Reading, RunRecord, RunSpec, Series
 from tests.builders import PROVEN
 
 HOSTILE = "<script>alert(1)</script>{{7*7}}"
 TRACEBACK = f"Traceback (most recent call last):\n  RuntimeError: </pre></details>{HOSTILE}"
-SITES, EPOCHS, SEEDS = 5, 30, (42, 123)
+SITES, EPOCHS, SEEDS = 5, 30, (42, 123, 456)
 NO_FEEDBACK = Reading(None, "the feedback file is missing: credit cannot be recomputed")
 GAMMA_SCALARS = (
     "gamma_deep_mean",
@@ -61,6 +61,8 @@ CARDS = {
     "architectures/resmlp": {"line": "Linear → L pre-LN residual blocks → LN → Linear", "source": "arXiv 2606.21126"},
 }
 
+CONVENTIONS = {"gamma_null_draws": 20, "stability_batches": 8, "rho_directions": 32}
+CONVENTIONS |= {CHANCE: 0.1, STREAM: RESIDUAL, "test_samples": 1000}
 PROVENANCE = {
     "commit": "0123abc",
     "python": "3.11.7",
@@ -206,6 +208,6 @@ def full(record: RunRecord, scalars: dict[str, float] | None = None, **sites: Se
         measured,
         sites={**measured.sites, **newer},
         scalars={**measured.scalars, **{name: Reading(value) for name, value in several.items()}},
-        conventions={**measured.conventions, "gamma_null_draws": 20, "stability_batches": 8, "rho_directions": 32},
+        conventions={**measured.conventions, **CONVENTIONS},
     )
     return dataclasses.replace(record, measurements=measurements)

@@ -8,7 +8,7 @@ import pytest
 from matplotlib.axes import Axes
 
 from fa_registry.protocol.grouping import groups
-from fa_registry.records import CLASSES
+from fa_registry.records import CHANCE
 from fa_registry.reporting.figures.accuracy_dots import accuracy_panel
 from fa_registry.reporting.figures.analyses import analysis_figure, analysis_numbers
 from fa_registry.reporting.figures.style import colours, styled
@@ -42,7 +42,8 @@ def of_classes(report, *counts: int):
 
 
 def with_classes(audit, count: int):
-    conventions = {**audit.record.measurements.conventions, **({CLASSES: count} if count else {})}
+    conventions = {name: value for name, value in audit.record.measurements.conventions.items() if name != CHANCE}
+    conventions |= {CHANCE: 1 / count} if count else {}
     measured = dataclasses.replace(audit.record.measurements, conventions=conventions)
     return dataclasses.replace(audit, record=dataclasses.replace(audit.record, measurements=measured))
 

@@ -11,13 +11,13 @@ from fa_registry.metrics import label_of, symbol_of
 from fa_registry.protocol.engine import judge, judge_all
 from fa_registry.protocol.evidence_rules import METHOD
 from fa_registry.protocol.grouping import groups
-from fa_registry.protocol.rule_evaluation import PROVISIONAL, UNDECIDED
+from fa_registry.protocol.rule_evaluation import UNDECIDED
 from fa_registry.protocol.rules import Edition, Rule, load_edition, shipped
 from fa_registry.records import AuditReport, Reading, RunAudit, Verdict
 from fa_registry.reporting.claims import claims, gamma_answer, state_claims
 from fa_registry.reporting.claims_reference import KEYS, reference_claims
 from tests.reporting.asking import changed, run_of
-from tests.reporting.earning import SOUND, a_run, depth, null
+from tests.reporting.earning import SOUND, a_run, depth, null, over_seeds
 from tests.reporting.runs import SEEDS, full, make_record
 from tests.reporting.scenes import a_finding, make_report
 
@@ -62,8 +62,10 @@ def test_without_the_evidence_no_gamma_is_specific():
         "measuring", "warn", quantity="measuring", observed=Reading(None, "why"), state="NOT MEASURED AGAIN"
     )
     sound = a_run(*SOUND, null("SPECIFIC", "pass"), verdict="warn")
-    assert gamma_answer([sound], {}) == "may"
-    assert gamma_answer([dataclasses.replace(sound, findings=(*sound.findings, unverified))], {}) == "open"
+    seeds = over_seeds([sound])
+    assert (gamma_answer(seeds, {}), gamma_answer(seeds[:2], {})) == ("may", "open")
+    doubted = dataclasses.replace(sound, findings=(*sound.findings, unverified))
+    assert gamma_answer([doubted, *seeds[1:]], {}) == "open"
     assert gamma_answer([changed(sound, integrity="mismatch")], {}) == "not"
 
 
@@ -195,7 +197,7 @@ def states_of(rule: Rule) -> list[tuple[str, str]]:
     known = [(rule.fired, rule.outcome), (rule.clear, "pass")]
     known += [(also.clear, "pass") for also in rule.also]
     if rule.judge == "seeds_margin":
-        known += [(UNDECIDED, "warn"), (PROVISIONAL, "warn")]
+        known += [(UNDECIDED, "warn")]
     if rule.judge == "limit" and rule.guard:
         known.append((rule.guard.fired, "warn"))
     return known
@@ -222,7 +224,7 @@ def as_found(rule: Rule, state: str, outcome: str):
         threshold=rule.threshold,
         state=state,
         gating=rule.gating,
-        interval=(1.0, 5.0) if seeds and state != PROVISIONAL else None,
+        interval=(1.0, 5.0) if seeds else None,
         seeds=3 if seeds else 1,
     )
 
@@ -231,13 +233,10 @@ def as_found(rule: Rule, state: str, outcome: str):
 def test_every_state_of_every_shipped_edition_ends_in_text(rich, rule, state, outcome):
     dfa = next(run for run in rich.runs if run.record.spec.method == "dfa")
     bare = dataclasses.replace(dfa, findings=(), verdict=dataclasses.replace(dfa.verdict, outcome="warn"))
-    silent = {claim.text for claim in claims([bare])}
-    statements = [
-        claim
-        for claim in claims([dataclasses.replace(bare, findings=(as_found(rule, state, outcome),))])
-        if claim.text not in silent
-    ]
-    assert statements and all(claim.run_ids == (dfa.record.run_id,) for claim in statements)
+    silent = {claim.text for claim in claims(over_seeds([bare]))}
+    judged = over_seeds([dataclasses.replace(bare, findings=(as_found(rule, state, outcome),))])
+    statements = [claim for claim in claims(judged) if claim.text not in silent]
+    assert statements and all(set(claim.run_ids) == {dfa.record.run_id} for claim in statements)
     assert (outcome == "fail") <= any(claim.kind == "not" for claim in statements)
     # a Γ that is specific is no evidence without D1 to D3, which this run lacks
     kinds = {claim.kind for claim in statements if claim.key != "no evidence"}
@@ -325,14 +324,17 @@ def walked_back(records, edition):
 def test_a_copied_edition_with_other_wording_walks_back_what_the_edition_does(name):
     """Otherwise an author who renames a word of a copy publishes what the edition takes back."""
     edition = load_edition(name)
-    frozen = make_record("bp", 42, 0.80, 1.02, 0.4, 0.0, control="frozen")
-    whole = {"gain": [0.3] * 5}
+    whole, shared = {"gain": [0.3] * 5}, {"stability_mid": 0.6, "gamma_centred_mid": 0.01}
     records = [
-        full(frozen, **whole),
-        full(make_record("fa", 42, 0.70, 5e8, 1e-5, 0.25), gain=[1e-5] * 5),
-        full(make_record("drtp", 42, 0.84, 3.0, 1e-6, 0.1), fidelity=[0.4] * 5, **whole),
-        full(make_record("dfa", 42, 0.95, 3.0, 0.1, 0.2), {"stability_mid": 0.6}, gamma_null_p=[0.5] * 5, **whole),
-        full(make_record("ep", 42, 0.95, 3.0, 0.1, 0.2), gamma=[0.9, 0.01, 0.01, 0.01, 0.01], **whole),
+        record
+        for seed in SEEDS
+        for record in (
+            full(make_record("bp", seed, 0.80, 1.02, 0.4, 0.0, control="frozen"), **whole),
+            full(make_record("fa", seed, 0.70, 5e8, 1e-5, 0.25), gain=[1e-5] * 5),
+            full(make_record("drtp", seed, 0.84, 3.0, 1e-6, 0.1), fidelity=[0.4] * 5, **whole),
+            full(make_record("dfa", seed, 0.95, 3.0, 0.1, 0.2), shared, gamma_null_p=[0.5] * 5, **whole),
+            full(make_record("ep", seed, 0.95, 3.0, 0.1, 0.2), gamma=[0.9, 0.01, 0.01, 0.01, 0.01], **whole),
+        )
     ]
     expected = walked_back(records, edition)
     assert walked_back(records, with_other_wording(edition)) == expected
@@ -436,8 +438,8 @@ def test_seeds_without_ranks_are_parted_by_what_was_found_of_them(rich):
         dataclasses.replace(
             changed(run, sites={"gamma_null_p": []}), findings=(finding,), verdict=Verdict("warn", "WARN")
         )
-        for run, finding in zip(seeds, found, strict=True)
+        for run, finding in zip(seeds, [*found, found[1]], strict=True)
     ]
     (claim,) = [claim for claim in claims(unranked) if claim.key == "not specific"]
     assert "at every site that counts in seed 42; at fewer than all sites that count (" in claim.text
-    assert claim.text.endswith(") in seed 123.")
+    assert claim.text.endswith(") in seeds 123, 456.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from types import SimpleNamespace
 
 import pytest
@@ -238,3 +239,14 @@ def test_the_fingerprint_names_third_party_tasks_only(twice, monkeypatch):
     digits = datasets.get(spec.dataset)
     monkeypatch.setattr(type(digits), "card", dataclasses.replace(digits.card, task="twice"))
     assert fingerprint(spec)["tasks/twice"]["package"] == "elsewhere"
+
+
+def test_chance_is_what_a_model_without_inputs_reaches():
+    """The share of the largest test class; the entropy of the training text's tokens, without those that do not count."""
+    task = tasks.CATALOG.get("classification")
+    assert task.chance(torch.tensor([0, 1]), torch.tensor([2, 2, 2, 0, 1])) == 3 / 5
+    tokens = tasks.CATALOG.get("token_prediction")
+    text = torch.tensor([[0, 0, 1, -100], [0, 2, 0, -100]])  # of 6 tokens four are 0
+    expected = -(4 / 6 * math.log(4 / 6) + 2 * (1 / 6) * math.log(1 / 6))
+    assert tokens.chance(text, torch.tensor([[1, 1]])) == pytest.approx(expected)
+    assert tasks.CATALOG.get("regression").chance(torch.rand(3, 2), torch.rand(3, 2)) is None

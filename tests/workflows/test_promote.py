@@ -63,8 +63,8 @@ def test_a_version_says_what_was_judged(judged, promoted):
     assert (
         version.tags.items()
         >= {
-            schema.TAG_VERDICT: "WARN(D3 provisional)",
-            verdict_tag("2026-11"): "WARN(D3 provisional)",
+            schema.TAG_VERDICT: "WARN(D3 undecided)",
+            verdict_tag("2026-11"): "WARN(D3 undecided)",
             verdict_tag("2026-05"): "FAIL(D3)",
             models.TAG_EDITION: f"2026-11, sha256 {digests()['2026-11']}",
             models.TAG_RUN: run.run_id,
@@ -87,7 +87,7 @@ def test_the_card_holds_every_findings_sentence_and_the_logged_accuracy(judged, 
     assert len(card["opinions"][0]["findings"]) > len(card["opinions"][1]["findings"]) > 2
     assert text.count("D3 depth utility: required at least 2 pp above the frozen control") == 2
     by = f"edition 2026-11, sha256 {digests()['2026-11'][:8]}"
-    assert text.startswith(f"**WARN(D3 provisional)** by {by} · dfa · resmlp-16x2 · digits · 1 epochs\n")
+    assert text.startswith(f"**WARN(D3 undecided)** by {by} · dfa · resmlp-16x2 · digits · 1 epochs\n")
     assert "Other editions: FAIL(D3) by 2026-05" in text
     assert "every recomputed metric agrees, bit-equal" in text and "@inproceedings{nokland2016direct" in text
 
@@ -314,7 +314,7 @@ def test_a_fail_without_a_reason(judged):
 
 def test_a_reason_where_none_is_needed(judged):
     text = judged.refused(judged.run(), *BY_2026_11, "--override-reason", "to be sure")
-    assert "has the verdict WARN(D3 provisional), which needs no reason; omit --override-reason" in text
+    assert "has the verdict WARN(D3 undecided), which needs no reason; omit --override-reason" in text
 
 
 @pytest.mark.parametrize("name", ["it's", "x" * 201, long("x:y"), long("a\nb"), long(" x")])
