@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from fa_registry import jsonio
 from fa_registry.diagnostics import CATALOG
 from fa_registry.errors import InvalidFields
+from fa_registry.network_mode import gradients_enabled, usable_for_gradients
 from fa_registry.records import Measurements, Reading
 from fa_registry.seeding import generators_unchanged
 from fa_registry.training.input_validation import Checks
@@ -37,12 +38,14 @@ class Alignment:
         measured: all metrics. A metric without a value contains the reason.
         draws: how many times the feedback was newly drawn for the null; 0 if no null was measured.
         reference: how the reference gradient was computed; empty if the backward pass of the model computed it.
+        remarks: properties of the forward pass that change a measurement: random numbers, written weights or buffers.
     """
 
     sites: tuple[str, ...]
     measured: Measurements
     draws: int
     reference: str = ""
+    remarks: tuple[str, ...] = ()
 
     @property
     def gamma(self) -> tuple[Reading, ...]:
@@ -83,10 +86,12 @@ class Alignment:
         lines += [f"reference gradient: {self.reference}"] if self.reference else []
         reasons = [reading.reason for column in columns for reading in self.measured.sites[column] if reading.reason]
         reasons += [scalars[name].reason for name in scalar_names if scalars[name].reason]
+        lines += [f"note: {remark}" for remark in self.remarks]
         return "\n".join([*lines, *(f"N/A: {reason}" for reason in dict.fromkeys(reasons))])
 
 
 @generators_unchanged()
+@gradients_enabled()
 def alignment(
     model: nn.Module,
     batch: tuple[Tensor, Tensor],
@@ -128,6 +133,7 @@ def alignment(
     checks = Checks("alignment")
     network = own_network(checks, model, sites, skip, readout, gradient)
     if isinstance(batch, (tuple, list)) and len(batch) == 2:
+        batch = tuple(map(usable_for_gradients, batch))
         checks.batch(network, *batch, ("batch[0]", "batch[1]"), tokens=True)
     else:
         checks.problems.append(f"batch: expected a pair (x, y), found the type {type(batch).__name__}")
@@ -140,7 +146,8 @@ def alignment(
     measurements, reference = measured(network, *batch, rule, [CATALOG.get(name) for name in MEASURED])
     if fresh and (failure := measurements.failures.get("gamma_null")):
         raise InvalidFields("alignment", ["fresh: " + failure.splitlines()[-1].strip(" -")])
-    return Alignment(_names(network, measurements), measurements, draws if fresh else 0, reference.source)
+    remarks = checks.traits.remarks
+    return Alignment(_names(network, measurements), measurements, draws if fresh else 0, reference.source, remarks)
 
 
 def _names(network: nn.Module, measurements: Measurements) -> tuple[str, ...]:

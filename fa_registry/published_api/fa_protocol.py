@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from fa_registry.errors import EvidenceWarning
 from fa_registry.metrics import ACCURACY
+from fa_registry.network_mode import gradients_enabled, usable_for_gradients
 from fa_registry.protocol.operators import margin_pp
 from fa_registry.protocol.rules import STRICT, Edition, load_edition
 from fa_registry.protocol.verdict import PROVISIONAL, verdict
@@ -70,6 +71,7 @@ class FAProtocol:
     Source: arXiv 2606.21126.
     """
 
+    @gradients_enabled()
     def __init__(
         self,
         model: nn.Module,
@@ -84,12 +86,13 @@ class FAProtocol:
     ):
         checks = Checks("FAProtocol")
         network = checks.network(model)
+        x_eval, y_eval = map(usable_for_gradients, (x_eval, y_eval))
         checks.batch(network, x_eval, y_eval, ("x_eval", "y_eval"))
         checks.classes([y_eval], "y_eval")
         checks.limits(d1_threshold=d1_threshold, d2_eps=d2_eps, d2_factor=d2_factor, d3_margin_pp=d3_margin_pp)
         checks.switches(strict=strict)
         checks.finish()
-        self.network, self.x_eval, self.y_eval = network, x_eval, y_eval
+        self.network, self.x_eval, self.y_eval, self.traits = network, x_eval, y_eval, checks.traits
         limits = {"D1": d1_threshold, "D2": d2_eps * d2_factor, "D3": d3_margin_pp}
         edition_name = STRICT if strict else EDITION
         self.edition: Edition = load_edition(edition_name, {name: float(limit) for name, limit in limits.items()})
@@ -117,9 +120,11 @@ class FAProtocol:
         checks.finish()
         provisional = test_acc is None
         if provisional:
-            test_acc = accuracy_of(self.network, self.x_eval, self.y_eval)
+            with gradients_enabled():
+                test_acc = accuracy_of(self.network, self.x_eval, self.y_eval)
             warnings.warn(f"FAProtocol: {self._stand_in()}", EvidenceWarning, stacklevel=2)
-        observation, objection = checked(self.network, self.x_eval, self.y_eval, "FAProtocol")
+        with gradients_enabled():
+            observation, objection = checked(self.network, self.x_eval, self.y_eval, "FAProtocol")
         measurements = measured(observation, {ACCURACY.name: accuracy(test_acc)}, objection)
         audit = judged(measurements, frozen_baseline_acc, self.edition)
         report = self._as_published(audit, frozen_baseline_acc, test_acc)
@@ -191,7 +196,8 @@ class FAProtocol:
                 for finding in audit.findings
                 if _fires(finding) is None or finding.observed.value is None
             ]
-            + ([ZERO] if findings["D2"].observed.value == 0 else []),
+            + ([ZERO] if findings["D2"].observed.value == 0 else [])
+            + list(self.traits.remarks),
             "provisional": False,
         }
 

@@ -16,9 +16,11 @@ from torch import Tensor, nn
 from fa_registry.diagnostics import CATALOG, Observation, eval_mode
 from fa_registry.diagnostics.base import NO_INITIAL, SiteBySample
 from fa_registry.metrics import ACCURACY
+from fa_registry.network_mode import tensors_unchanged
 from fa_registry.protocol.engine import judge
 from fa_registry.protocol.rules import Edition
 from fa_registry.records import Integrity, Measurements, Reading, RunAudit, RunRecord, RunSpec
+from fa_registry.seeding import generators_unchanged
 from fa_registry.training import reference
 from fa_registry.training.user_model import observed_look
 
@@ -96,7 +98,7 @@ def _withdrawn(reading: Reading, objection: str) -> Reading:
 
 def accuracy_of(network: nn.Module, x: Tensor, y: Tensor) -> float:
     """Return the fraction of a batch that the network classifies correctly in eval mode."""
-    with torch.no_grad(), eval_mode(network):
+    with generators_unchanged(), tensors_unchanged(network), torch.no_grad(), eval_mode(network):
         is_correct = network(x.clone()).argmax(dim=1) == y  # a copy, because a model may write into its input
     return is_correct.double().mean().item()
 

@@ -19,10 +19,10 @@ from torch import Tensor, nn
 
 from fa_registry.architectures import AdaptedNetwork, adapt, unwrapped
 from fa_registry.architectures.base import Network
-from fa_registry.diagnostics import eval_mode
 from fa_registry.errors import EvidenceWarning, InvalidFields
 from fa_registry.tasks import NO_TOKENS
 from fa_registry.tasks.token_prediction import IGNORED
+from fa_registry.training.forward_traits import ForwardTraits, eval_pass, passes_with_traits
 
 Batch = tuple[Tensor, Tensor]
 KEYWORDS = '; if the model takes keyword arguments, use fa_registry.adapt(model, …, inputs=lambda x: {"name": x})'
@@ -37,6 +37,7 @@ class Checks:
         problems: texts that cause an error.
         doubts: texts that cause a warning.
         cause: the exception that caused one of the problems, or None.
+        traits: properties of the forward pass of the first batch, or None before that pass.
     """
 
     def __init__(self, subject: str):
@@ -44,6 +45,7 @@ class Checks:
         self.problems: list[str] = []
         self.doubts: list[str] = []
         self.cause: Exception | None = None
+        self.traits: ForwardTraits | None = None
 
     def finish(self) -> None:
         """Raise InvalidFields if there are problems; otherwise warn about each doubt.
@@ -203,10 +205,11 @@ class Checks:
         `shape` is the expected shape of the logits without their last dimension.
         """
         try:
-            with torch.no_grad(), eval_mode(network):
-                # a forward pass may change buffers, so it gets copies
-                copies = {name: buffer.detach().clone() for name, buffer in network.named_buffers()}
-                logits = torch.func.functional_call(network, copies, x.clone())
+            if self.traits is None:
+                logits, self.traits = passes_with_traits(network, x)
+                self.doubts += self.traits.remarks
+            else:
+                logits, _ = eval_pass(network, x)
         except Exception as error:
             hint = KEYWORDS if isinstance(error, TypeError) else ""  # Python's error for arguments that do not fit
             self.problems.append(f"{name}: the model fails on this input: {type(error).__name__}: {error}{hint}")
