@@ -61,7 +61,7 @@ def test_what_the_loop_logs_with_mlflow_belongs_to_the_run(place):
         "x",
     )
     report = fa_registry.audit(run_ids=[run.run_id], out="r")
-    assert report.runs[0].record.integrity.state == "unverifiable"  # and no mismatch
+    assert report.report.runs[0].record.integrity.state == "unverifiable"  # and no mismatch
 
 
 @pytest.mark.parametrize("is_nested", [False, True])
