@@ -79,16 +79,15 @@ def draws_numbers(run: Callable[[], Any]) -> bool:
 
 
 def cast(network: nn.Module, precision: torch.dtype) -> dict[str, Tensor]:
-    """Return the network's detached parameters and buffers by name, cast to `precision`.
+    """Return copies of the network's parameters and buffers by name, cast to `precision`.
 
-    Integer tensors are not cast. Buffers are copied, because a forward pass may write to a buffer.
+    Integer tensors are not cast. The tensors are copies, because a forward pass may write into its weights and buffers.
     """
 
     def converted(tensor: Tensor) -> Tensor:
-        return tensor.detach().to(precision) if tensor.is_floating_point() else tensor.detach()
+        return tensor.detach().to(precision if tensor.is_floating_point() else tensor.dtype, copy=True)
 
-    parameters = {name: converted(weight) for name, weight in network.named_parameters()}
-    return parameters | {name: converted(buffer).clone() for name, buffer in network.named_buffers()}
+    return {name: converted(tensor) for name, tensor in (*network.named_parameters(), *network.named_buffers())}
 
 
 def as_precision(images: Tensor, precision: torch.dtype) -> Tensor:

@@ -21,11 +21,12 @@ from fa_registry.records import (
     RunRecord,
 )
 from fa_registry.records.configurations import is_undecidable
-from fa_registry.records.manifest_checks import OWN_LOOP
+from fa_registry.records.manifest_checks import EPOCH_WEIGHTS, OWN_LOOP, never_changed
 
 METHOD, CODE, SEAL, MEASURING = "method", "code", "seal", "measuring"  # each is the code of a rule
 ADOPTED, CONTROLS, DUPLICATE = "adopted", "controls", "duplicate"
 CREDIT, NETWORK, DATA, TASK, TRAINING = "credit rule", "network", "data", "task", "network training"
+WEIGHTS = "tracked weights"
 CONFORMANCE = "conformance"  # name of the metric that the rule METHOD judges
 FAILED = "FAILED CONFORMANCE"
 UNDECIDED_HERE, NOT_MEASURED, CONTRADICTED = "CANNOT TELL HERE", "NOT MEASURED AGAIN", "CONTRADICTED"
@@ -43,6 +44,7 @@ TITLES = {
     DATA: "test samples in the training set",
     TASK: "task",
     TRAINING: TRAINING_CHECK,
+    WEIGHTS: "weights of a user-supplied loop",
 }
 QUANTITIES = {name: name for name in TITLES} | {METHOD: CONFORMANCE}
 INITIAL, STEPS = "initial weights", "first steps"
@@ -81,6 +83,10 @@ def evidence(record: RunRecord) -> Iterator[Finding]:
                 state = "PARTLY RECOMPUTED"  # a user-supplied loop with a trusted factory
             yield _finding(record, rule, "warn", state, required, check.detail)
     yield from _of_repetitions(record)
+    if never_changed(record.provenance.get(OWN_LOOP, {}).get(EPOCH_WEIGHTS, ())):
+        required = "the tracked weights change in training"
+        text = "the weights of the tracked model are equal at all epochs: the loop trained another object, or nothing"
+        yield _finding(record, WEIGHTS, "warn", "NEVER CHANGED", required, text)
     if record.spec.weights:
         required = "the audit can re-initialise the weights from the seed and replay the first steps of the run"
         text = "the run was trained by another program and adopted, so no audit can determine which code trained it"

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from fa_registry import jsonio
 from fa_registry.diagnostics import CATALOG
 from fa_registry.errors import InvalidFields
+from fa_registry.network_mode import gradients_enabled, usable_for_gradients
 from fa_registry.records import Measurements, Reading
 from fa_registry.seeding import generators_unchanged
 from fa_registry.tasks._user_loss import CROSS_ENTROPY, Loss, loss_name, user_task
@@ -24,7 +25,16 @@ from fa_registry.training.user_model import CreditRule, FreshRule, UserCreditRul
 MEASURED = ("h_norm", "gain", "g_norm", "fidelity", "gamma", "gamma_flat", "gamma_null", "norm_ratio", "aggregates")
 # of the table that str() returns
 OF_MAPS = "gamma_flat"  # shown only if a state is a map
-COLUMNS = ("h_norm", "g_norm_mean_ce", "fidelity", "gamma", OF_MAPS, "gamma_null_mean", "gamma_null_p", "reference_check")
+COLUMNS = (
+    "h_norm",
+    "g_norm_mean_ce",
+    "fidelity",
+    "gamma",
+    OF_MAPS,
+    "gamma_null_mean",
+    "gamma_null_p",
+    "reference_check",
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -40,6 +50,7 @@ class Alignment:
         draws: how many times the feedback was newly drawn for the null; 0 if no null was measured.
         reference: how the reference gradient was computed; empty if the backward pass of the model computed it.
         loss: name of the loss of which it is the gradient, or `function`.
+        remarks: properties of the forward pass that change a measurement: random numbers, written weights or buffers.
     """
 
     sites: tuple[str, ...]
@@ -47,6 +58,7 @@ class Alignment:
     draws: int
     reference: str = ""
     loss: str = CROSS_ENTROPY
+    remarks: tuple[str, ...] = ()
 
     @property
     def gamma(self) -> tuple[Reading, ...]:
@@ -90,10 +102,12 @@ class Alignment:
         lines += [f"loss: {self.loss}"] if self.loss != CROSS_ENTROPY else []
         reasons = [reading.reason for column in columns for reading in self.measured.sites[column] if reading.reason]
         reasons += [scalars[name].reason for name in scalar_names if scalars[name].reason]
+        lines += [f"note: {remark}" for remark in self.remarks]
         return "\n".join([*lines, *(f"N/A: {reason}" for reason in dict.fromkeys(reasons))])
 
 
 @generators_unchanged()
+@gradients_enabled()
 def alignment(
     model: nn.Module,
     batch: tuple[Tensor, Tensor],
@@ -140,6 +154,7 @@ def alignment(
     network = own_network(checks, model, sites, skip, readout, gradient)
     loss = checks.loss(network, loss)
     if isinstance(batch, (tuple, list)) and len(batch) == 2:
+        batch = tuple(map(usable_for_gradients, batch))
         checks.batch(network, *batch, ("batch[0]", "batch[1]"), tokens=True, loss=loss)
     else:
         checks.problems.append(f"batch: expected a pair (x, y), found the type {type(batch).__name__}")
@@ -153,8 +168,8 @@ def alignment(
     measurements, reference = measured(network, *batch, rule, members, task=task)
     if fresh and (failure := measurements.failures.get("gamma_null")):
         raise InvalidFields("alignment", ["fresh: " + failure.splitlines()[-1].strip(" -")])
-    names = _names(network, measurements)
-    return Alignment(names, measurements, draws if fresh else 0, reference.source, loss_name(loss))
+    names, remarks = _names(network, measurements), checks.traits.remarks
+    return Alignment(names, measurements, draws if fresh else 0, reference.source, loss_name(loss), remarks)
 
 
 def _names(network: nn.Module, measurements: Measurements) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from fa_registry import jsonio
 from fa_registry.diagnostics import Observation
 from fa_registry.diagnostics.stability import BATCHES, mean_pairwise_cosine
 from fa_registry.metrics import ACCURACY
+from fa_registry.network_mode import gradients_enabled, usable_for_gradients
 from fa_registry.protocol.rules import Edition, load_edition
 from fa_registry.published_api.one_batch import accuracy, checked, judged, measured, observed
 from fa_registry.records import Measurements, Reading, RunAudit
@@ -173,6 +174,7 @@ class DiagnosisReport:
 
 
 @generators_unchanged()
+@gradients_enabled()
 def diagnose(
     model: nn.Module,
     eval_batches: Iterable[tuple[Tensor, Tensor]],
@@ -229,6 +231,7 @@ def diagnose(
         edition=rules.name,
         notes=notes,
         remarks=(
+            *checks.traits.remarks,
             *_of_batches(batches, stability),
             *_of_sites(measurements),
             *_of_findings(audit, stability),
@@ -284,6 +287,7 @@ def _checked(
     checks.fractions(headline_acc=headline, frozen_baseline_acc=frozen)
     network, indexed_batches = checks.network(model), checks.batches(eval_batches)
     loss = checks.loss(network, loss)
+    indexed_batches = {index: tuple(map(usable_for_gradients, pair)) for index, pair in indexed_batches.items()}
     for index, (x, y) in indexed_batches.items():
         checks.batch(network, x, y, (f"eval_batches[{index}] x", f"eval_batches[{index}] y"), loss=loss)
     checks.classes([y for _, y in indexed_batches.values()], "eval_batches")

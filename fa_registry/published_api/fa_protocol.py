@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from fa_registry.errors import EvidenceWarning
 from fa_registry.metrics import ACCURACY
+from fa_registry.network_mode import gradients_enabled, usable_for_gradients
 from fa_registry.protocol.operators import margin_pp
 from fa_registry.protocol.rules import STRICT, Edition, load_edition
 from fa_registry.protocol.verdict import PROVISIONAL, verdict
@@ -75,6 +76,7 @@ class FAProtocol:
     Source: arXiv 2606.21126.
     """
 
+    @gradients_enabled()
     def __init__(
         self,
         model: nn.Module,
@@ -91,13 +93,14 @@ class FAProtocol:
         checks = Checks("FAProtocol")
         network = checks.network(model)
         loss = checks.loss(network, loss)
+        x_eval, y_eval = map(usable_for_gradients, (x_eval, y_eval))
         checks.batch(network, x_eval, y_eval, ("x_eval", "y_eval"), loss=loss)
         checks.classes([y_eval], "y_eval")
         checks.limits(d1_threshold=d1_threshold, d2_eps=d2_eps, d2_factor=d2_factor, d3_margin_pp=d3_margin_pp)
         checks.switches(strict=strict)
         checks.finish()
-        self.network, self.x_eval, self.y_eval, self.strict = network, x_eval, y_eval, strict
-        self.loss, self._task = loss_name(loss), user_task(y_eval, loss)
+        self.network, self.x_eval, self.y_eval, self.traits = network, x_eval, y_eval, checks.traits
+        self.loss, self._task, self.strict = loss_name(loss), user_task(y_eval, loss), strict
         limits = {"D1": d1_threshold, "D2": d2_eps * d2_factor, "D3": d3_margin_pp}
         edition_name = STRICT if strict else EDITION
         self.edition: Edition = load_edition(edition_name, {name: float(limit) for name, limit in limits.items()})
@@ -126,11 +129,13 @@ class FAProtocol:
         checks.finish()
         provisional = test_acc is None
         if provisional:
-            test_acc = accuracy_of(self.network, self.x_eval, self.y_eval)
+            with gradients_enabled():
+                test_acc = accuracy_of(self.network, self.x_eval, self.y_eval)
         provisional = provisional and test_acc is not None
         if provisional:
             warnings.warn(f"FAProtocol: {self._stand_in()}", EvidenceWarning, stacklevel=2)
-        observation, objection = checked(self.network, self.x_eval, self.y_eval, "FAProtocol", self._task)
+        with gradients_enabled():
+            observation, objection = checked(self.network, self.x_eval, self.y_eval, "FAProtocol", self._task)
         measurements = measured(observation, {ACCURACY.name: accuracy(test_acc)}, objection)
         edition = self.edition
         if self.strict and frozen_baseline_acc is None:  # the published code then judges by D1 and D2 alone
@@ -206,7 +211,8 @@ class FAProtocol:
                 if _fires(finding) is None or finding.observed.value is None
             ]
             + ([ZERO] if findings["D2"].observed.value == 0 else [])
-            + ([] if "D3" in findings else [NO_CONTROL]),
+            + ([] if "D3" in findings else [NO_CONTROL])
+            + list(self.traits.remarks),
             "provisional": False,
             "loss": self.loss,
         }

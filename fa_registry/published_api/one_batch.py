@@ -16,9 +16,11 @@ from torch import Tensor, nn
 from fa_registry.diagnostics import CATALOG, Observation, eval_mode
 from fa_registry.diagnostics.base import NO_INITIAL, SiteBySample
 from fa_registry.metrics import ACCURACY
+from fa_registry.network_mode import tensors_unchanged
 from fa_registry.protocol.engine import judge
 from fa_registry.protocol.rules import Edition
 from fa_registry.records import Integrity, Measurements, Reading, RunAudit, RunRecord, RunSpec
+from fa_registry.seeding import generators_unchanged
 from fa_registry.tasks import Task
 from fa_registry.tasks._user_loss import class_numbers
 from fa_registry.training import reference
@@ -104,7 +106,7 @@ def _withdrawn(reading: Reading, objection: str) -> Reading:
 def accuracy_of(network: nn.Module, x: Tensor, y: Tensor) -> float | None:
     """Return the accuracy of the network on a batch in eval mode, or None without classes."""
     classes = class_numbers(y)
-    with torch.no_grad(), eval_mode(network):
+    with generators_unchanged(), tensors_unchanged(network), torch.no_grad(), eval_mode(network):
         outputs = network(x.clone())  # a copy, because a model may write into its input
     if classes is None or outputs.dim() != 2 or outputs.shape[1] < 2:
         return None

@@ -55,6 +55,7 @@ def is_table_of(kind: Is) -> Is:
 
 
 OWN_LOOP = "own_loop"  # only in the provenance of runs from a user's own training loop
+EPOCH_WEIGHTS = "epoch_weights"  # of the entry OWN_LOOP: digest of the trained weights at epochs 0, 1, …
 MOST_EPOCHS = 1_000_000  # length of the longest series
 MOST_SAMPLES = 2**40
 MOST_DRAWS = 1_000  # draws of the feedback for one null
@@ -91,6 +92,19 @@ PROVENANCE: Mapping[str, Is] = {
     "versions": is_table_of(is_text),
 }
 FEEDBACK: Mapping[str, Is] = {"sha256": is_text, "tensors": is_table_of(is_list_of(is_whole))}
+
+
+def never_changed(epoch_weights: Any) -> bool:
+    """Return whether the trained weights of a loop are equal at all epochs from 0 to 2 or more, or from 1 to 3 or more.
+
+    The loop may initialise the weights after epoch 0. One epoch without a change may be a learning rate that begins at 0.
+
+    Args:
+        epoch_weights: the recorded field EPOCH_WEIGHTS. An empty digest means that there are no such weights, or no finite ones.
+    """
+    if not is_list_of(is_text)(epoch_weights) or len(epoch_weights) < 3 or not epoch_weights[-1]:
+        return False
+    return len(set(epoch_weights)) == 1 or (len(epoch_weights) > 3 and len(set(epoch_weights[1:])) == 1)
 
 
 def check(name: str, fields: Mapping[str, Is], stored: Any) -> None:

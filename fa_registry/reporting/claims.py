@@ -27,6 +27,7 @@ from fa_registry.protocol.evidence_rules import (
     TASK,
     TRAINING,
     UNDECIDED_HERE,
+    WEIGHTS,
     speaks_for_nothing,
 )
 from fa_registry.protocol.last_block import STATE as LAST_BLOCK
@@ -217,6 +218,7 @@ OF_EVIDENCE: Mapping[tuple[str, str], tuple[str, str]] = MappingProxyType(
         ),
         (NETWORK, "warn"): ("answers looked up", "The {symbol} must not be claimed for a network that {task}"),
         (TRAINING, "warn"): ("trains otherwise", "The {symbol} must not be claimed for blocks that only credits train"),
+        (WEIGHTS, "warn"): ("another model", "The {symbol} and the other metrics may belong to two different models"),
         (TASK, "warn"): ("own task", "The {symbol} must not be compared with that of a built-in task"),
         (DATA, "warn"): (
             "test in train",

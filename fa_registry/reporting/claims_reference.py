@@ -25,6 +25,7 @@ KEYS: Mapping[str, str] = MappingProxyType(
         "near backpropagation": "not",
         "answers looked up": "not",
         "trains otherwise": "not",
+        "another model": "not",
         "own task": "not",
         "test in train": "not",
         "not sealed": "open",

@@ -49,7 +49,7 @@ ANSWERS = {  # result of `gamma_answer` → text
 RESULTS = {
     **dict.fromkeys(("differs from its seal", "method fails", "other code", "diverged", "failed"), "no claim"),
     **dict.fromkeys(("near backpropagation", "answers looked up", "trains otherwise", "test in train"), "no claim"),
-    **dict.fromkeys(("not sealed", "adopted"), "no claim"),
+    **dict.fromkeys(("another model", "not sealed", "adopted"), "no claim"),
     "at chance": "at chance",
     **dict.fromkeys(("undercut", "within limit"), "not above"),
     **dict.fromkeys(("undecided", "stated", "last block"), "undecided"),

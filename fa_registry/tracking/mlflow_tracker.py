@@ -17,7 +17,7 @@ import shlex
 import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from itertools import islice, zip_longest
 from pathlib import Path
@@ -54,6 +54,7 @@ from fa_registry import jsonio, process_ownership
 from fa_registry.errors import StoreError
 from fa_registry.safe_files import copy_into, existing_file_in, folder_size, join_safely
 from fa_registry.text_safety import LONGEST, name_problem
+from fa_registry.tracking.active_run import active_run
 from fa_registry.tracking.artifact_location import check_inside_store, check_location, local_folder, resolve_artifact
 from fa_registry.tracking.base import DatasetReference, Point, StoredRun, Tracker
 from fa_registry.tracking.client import Client, answering
@@ -269,6 +270,10 @@ class MlflowTracker(Tracker):
 
     def finish(self, run_id: str, state: str) -> None:
         self._writer.set_terminated(run_id, state)
+
+    def active(self, run_id: str) -> AbstractContextManager[None]:
+        """Return a context manager that makes the run the active run of MLflow's fluent API in this thread."""
+        return active_run(self.uri, self._client.get_run(run_id))
 
     def discard(self, run_id: str) -> None:
         self._writer.delete_run(run_id)

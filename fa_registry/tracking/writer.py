@@ -18,6 +18,7 @@ from fa_registry import diagnostics, jsonio, process_ownership, provenance
 from fa_registry.errors import RegistryError
 from fa_registry.interrupts import deferred_interrupts
 from fa_registry.records import RunSpec
+from fa_registry.records.manifest_checks import OWN_LOOP
 from fa_registry.tracking import lease, schema
 from fa_registry.tracking.base import DatasetReference, Point, RetentionOptions, Tracker
 from fa_registry.tracking.series_parquet import write_series
@@ -194,6 +195,10 @@ class RunWriter:
             save_tensors(self._folder / schema.kept_state(row.epoch), full_state(trainer))
         if trainer and (self._folder / schema.kept_state(row.epoch - 1)).exists():
             save_tensors(self._folder / schema.after_kept_state(row.epoch - 1), trainer.state())
+
+    def record_own_loop(self, fields: Mapping[str, Any]) -> None:
+        """Add fields to the entry of a user-supplied loop in provenance.json."""
+        self._sealed[OWN_LOOP] = {**self._sealed[OWN_LOOP], **fields}
 
     def log_params(self, spec: RunSpec) -> None:
         """Set the final specification of a run that was created with `open_end`, and log its parameters."""

@@ -25,11 +25,10 @@ from fa_registry.safe_files import UnreadableFile, check_file, open_zip, resolve
 from fa_registry.training.checkpoint import READING_FAILS, check_header
 from fa_registry.training.measuring import NOT_GIVEN
 from fa_registry.training.run_setup import RunSetup
+from fa_registry.training.weight_names import find_weights, without_wrappers
 
 SAFETENSORS = ".safetensors"
 SUFFIXES = (SAFETENSORS, ".pt", ".pth")
-NESTS = ("state_dict", "model_state_dict", "model")  # where training scripts put the weights inside a checkpoint
-WRAPPERS = ("module.", "_orig_mod.")  # the prefixes that DataParallel and torch.compile add to every name
 MOST_BYTES = 2**30  # limit for one file, both packed and unpacked
 CHUNK, OVERLAP = 2**20, 100  # bytes of a pickle that are searched at once, and the bytes that two searches share
 MOST_ENTRIES = 200_000  # limit for a .pt file, which is a zip archive with one entry per tensor
@@ -143,28 +142,6 @@ def _check_names(stream: IO[bytes]) -> None:
         last = chunk[-OVERLAP:]
 
 
-def named_tensors(content: Any, nests: Sequence[str] = NESTS) -> dict[str, Any]:
-    """Return the tensors of a loaded file by name.
-
-    The prefixes that DataParallel and torch.compile add to every name are removed.
-
-    Args:
-        content: content of the file, as `read_foreign` returns it.
-        nests: keys under which a training script may have stored the tensors.
-
-    Raises:
-        ValueError: if the file contains no mapping, or if several of the keys contain tensors.
-    """
-    inner = unwrap(content, nests)
-    if not isinstance(inner, Mapping):
-        raise ValueError(f"expected a mapping from names to tensors, found a {type(inner).__name__}")
-    tensors = {str(name): value for name, value in inner.items()}
-    for wrapper in WRAPPERS:
-        if tensors and all(name.startswith(wrapper) for name in tensors):
-            tensors = {name.removeprefix(wrapper): value for name, value in tensors.items()}
-    return tensors
-
-
 def unwrap(content: Any, nests: Sequence[str]) -> Any:
     """Return the value of the only key of `nests` that `content` contains.
 
@@ -221,7 +198,7 @@ def _fitting(expected: Tensor, candidate: Any) -> Tensor:
     return converted
 
 
-FEEDBACK_NESTS = (*NESTS, "feedback", "feedback_state", "B")
+FEEDBACK_NESTS = ("state_dict", "model_state_dict", "model", "feedback", "feedback_state", "B")
 OURS = re.compile(r"B_\d+")  # methods.base.FixedMatrices: one matrix per block, so the order identifies the matrices
 NUMBERED = re.compile(r"(\D*)(\d+)(\D*)")
 
@@ -242,7 +219,7 @@ def load_foreign_weights(setup: RunSetup, weights: Any, feedback: Any | None) ->
     """
     network = setup.network.state_dict()
     state = setup.feedback.state_dict()
-    loaded_weights, problems = _taken("weights", network, lambda: named_tensors(weights))
+    loaded_weights, problems = _taken("weights", network, lambda: find_weights(weights, network))
     loaded_feedback: dict[str, Tensor] = {}
     if feedback is not None and not state:
         problems.append(f"feedback: expected no file, because the method {setup.spec.method!r} has no feedback state")
@@ -290,7 +267,9 @@ def feedback_tensors(content: Any, names: list[str]) -> dict[str, Any]:
         if not is_numbered:
             raise ValueError(f"expected a mapping from names ({join_names(names)}) to tensors, found a list")
         return _in_order(list(inner), names)
-    tensors = named_tensors(inner, ())
+    if not isinstance(inner, Mapping):
+        raise ValueError(f"expected a mapping from names to tensors, found a {type(inner).__name__}")
+    tensors = without_wrappers(inner, names)
     if not is_numbered or set(tensors) & set(names):
         return tensors
     ordered = _by_number(tensors)

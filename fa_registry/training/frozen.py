@@ -6,7 +6,7 @@ Rule D3 compares the accuracy of a method with the accuracy of this control.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
@@ -14,10 +14,12 @@ from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
 from torch.utils._pytree import tree_map_only
 
 from fa_registry.architectures import AdaptedNetwork
 from fa_registry.errors import UsageError
+from fa_registry.network_mode import gradients_enabled, usable_for_gradients
 from fa_registry.training.block_parameters import parameters_between
 from fa_registry.training.checkpoint import content_digest
 from fa_registry.training.user_model import unwrapped
@@ -25,6 +27,7 @@ from fa_registry.training.user_model import unwrapped
 LOG = logging.getLogger(__name__)
 # parts of the messages of torch and Python if a loop uses a gradient that frozen weights do not have
 NO_GRADIENT = ("does not require grad", "NoneType", "empty parameter list")
+DIGITS = 16  # of a digest of an epoch's weights
 SKIP = "let the loop skip a frozen block: `if not any(weight.requires_grad for weight in block.parameters()): continue`"
 # model → frozen name → digest of its weights
 _FROZEN: WeakKeyDictionary[nn.Module, dict[str, str]] = WeakKeyDictionary()
@@ -61,7 +64,8 @@ def frozen_control(
         raise UsageError(
             "frozen_control: expected a model that is not frozen, found a model that another frozen_control has frozen"
         )
-    names = blocks_to_freeze(model, blocks, sites, x)
+    with gradients_enabled():
+        names = blocks_to_freeze(model, blocks, sites, tree_map_only(Tensor, usable_for_gradients, x))
     parts = _parts(model)
     weights = {id(weight): weight for name in names for weight in parts[name].values() if weight.requires_grad}
     with ExitStack() as cleanup:
@@ -131,6 +135,28 @@ def blocks_to_freeze(
 def frozen_blocks(model: nn.Module) -> tuple[str, ...]:
     """Return the frozen modules or parameters of the model. Outside of `frozen_control`, there are none."""
     return tuple(_FROZEN.get(_inner(model), ()))
+
+
+def trained_names(model: nn.Module) -> tuple[str, ...]:
+    """Return the names of the parameters and buffers that a training loop of the model changes.
+
+    Frozen parameters and the statistics of a BatchNorm are left out. If all parameters are frozen, there is no such name.
+    """
+    inner, parts = _inner(model), _parts(model)
+    frozen = {id(weight) for name in frozen_blocks(model) for weight in parts[name].values()}
+    learning = [name for name, weight in inner.named_parameters() if id(weight) not in frozen]
+    if frozen and not learning:
+        return ()
+    norms = (module for module in inner.modules() if isinstance(module, _NormBase))
+    statistics = {id(buffer) for norm in norms for buffer in norm.buffers()}
+    return (*learning, *(name for name, buffer in inner.named_buffers() if id(buffer) not in statistics))
+
+
+def tensors_digest_of(model: nn.Module, names: Collection[str]) -> str:
+    """Return the first digits of the SHA-256 of those parameters and buffers of the model that are named."""
+    inner = _inner(model)
+    tensors = {**dict(inner.named_parameters()), **dict(inner.named_buffers())}
+    return content_digest({name: tensors[name].detach() for name in names if name in tensors})[:DIGITS]
 
 
 def _inner(model: nn.Module) -> nn.Module:

@@ -20,11 +20,11 @@ from torch import Tensor, nn
 from fa_registry.architectures import AdaptedNetwork, adapt, unwrapped
 from fa_registry.architectures._adapter import running_eagerly
 from fa_registry.architectures.base import Network
-from fa_registry.diagnostics import eval_mode
 from fa_registry.errors import EvidenceWarning, InvalidFields
 from fa_registry.tasks import NO_TOKENS
 from fa_registry.tasks._user_loss import Loss, UserLoss, are_probabilities, class_numbers, loss_problem, user_task
 from fa_registry.tasks.token_prediction import IGNORED
+from fa_registry.training.forward_traits import ForwardTraits, eval_pass, passes_with_traits
 from fa_registry.training.output_range import OutputRange
 
 Batch = tuple[Tensor, Tensor]
@@ -49,6 +49,7 @@ class Checks:
         problems: texts that cause an error.
         doubts: texts that cause a warning.
         cause: the exception that caused one of the problems, or None.
+        traits: properties of the forward pass of the first batch, or None before that pass.
     """
 
     def __init__(self, subject: str):
@@ -56,6 +57,7 @@ class Checks:
         self.problems: list[str] = []
         self.doubts: list[str] = []
         self.cause: Exception | None = None
+        self.traits: ForwardTraits | None = None
 
     def finish(self) -> None:
         """Raise InvalidFields if there are problems; otherwise warn about each doubt.
@@ -246,10 +248,13 @@ class Checks:
     def _outputs(self, network: nn.Module, x: Tensor, name: str, output_range: OutputRange) -> Any:
         """Return what the network returns for this input, or None if it cannot process the input."""
         try:
-            with torch.no_grad(), eval_mode(network), running_eagerly(network), output_range:
-                # a forward pass may change buffers, so it gets copies
-                copies = {name: buffer.detach().clone() for name, buffer in network.named_buffers()}
-                return torch.func.functional_call(network, copies, x.clone())
+            with running_eagerly(network), output_range:
+                if self.traits is None:
+                    outputs, self.traits = passes_with_traits(network, x)
+                    self.doubts += self.traits.remarks
+                else:
+                    outputs, _ = eval_pass(network, x)
+                return outputs
         except Exception as error:
             hint = KEYWORDS if isinstance(error, TypeError) else ""  # Python's error for arguments that do not fit
             self.problems.append(f"{name}: the model fails on this input: {type(error).__name__}: {error}{hint}")

@@ -27,10 +27,12 @@ from fa_registry.diagnostics.base import LEAST_ERROR, Diagnostic
 from fa_registry.diagnostics.h_norm import state_norms
 from fa_registry.errors import InvalidFields
 from fa_registry.metrics import REFERENCE_CHECK
+from fa_registry.network_mode import eval_mode, gradients_enabled, tensors_unchanged, usable_for_gradients
 from fa_registry.records import Measurements, Reading
 from fa_registry.seeding import derive, generators_unchanged
 from fa_registry.tasks import Task
 from fa_registry.token_axes import gradient_vectors
+from fa_registry.training.backward_errors import backward_place
 from fa_registry.training.input_validation import Checks
 from fa_registry.training.measuring import attempt, in_order
 from fa_registry.training.reference import WIDTHS, checked, unreferenced, without_reference
@@ -39,6 +41,10 @@ NO_FRESH = "the null distribution of Γ needs credits under newly drawn feedback
 NO_RULE = "no credit was given, so only the norms of the network are measured"
 NOT_GIVEN = "no credit was given at this site"
 NO_GRAPH = ("not have been used in the graph", "does not require grad")  # parts of torch's messages
+OF_INFERENCE = "nference tensor"  # part of torch's messages
+MADE_IN_INFERENCE = (
+    "a tensor that was made inside torch.inference_mode(); use its copy tensor.clone(), made outside of this mode"
+)
 OF_A_NULL = "gamma_null"  # the one diagnostic that needs newly drawn feedback
 SEED = 0
 Credits = Sequence[Tensor | None]
@@ -94,15 +100,29 @@ def observed_look(
     """
     try:
         return run_forward_backward(network, x, y, double, directions, task)
-    except RuntimeError as error:
-        if not any(text in str(error) for text in NO_GRAPH):
+    except Exception as error:
+        problem = _problem_of_pass(network, error)
+        if not problem:
             raise
-        problem = (
-            "model: expected that the loss depends on every state, found a detached or unused state; if the model detaches "
-            "states or uses checkpoints with use_reentrant=True, pass gradient='forward' to compute the reference gradient "
-            "from the forward pass"
+        raise InvalidFields(subject, [f"model: {problem}"]) from error
+
+
+def _problem_of_pass(network: nn.Module, error: Exception) -> str:
+    """Return why a forward/backward pass failed and what to do, or an empty string if the cause is unknown."""
+    if isinstance(error, RuntimeError) and any(text in str(error) for text in NO_GRAPH):
+        return (
+            "expected that the loss depends on every state, found a detached or unused state; if the model detaches states or "
+            "uses checkpoints with use_reentrant=True, pass gradient='forward' to compute the reference gradient from the "
+            "forward pass"
         )
-        raise InvalidFields(subject, [problem]) from error
+    if isinstance(error, RuntimeError) and OF_INFERENCE in str(error):
+        return f"the forward pass uses {MADE_IN_INFERENCE}"
+    if place := backward_place(network, error):
+        return (
+            f"{place} raised {type(error).__name__} in the backward pass: {error}; pass gradient='forward', which does not run "
+            "the backward code of a model"
+        )
+    return ""
 
 
 class UserCreditRule:
@@ -135,8 +155,7 @@ class UserCreditRule:
 
         If the rule returns invalid credits, raise InvalidFields with all of them.
         """
-        with state_unchanged(self._model):
-            return self._checked(self._rule(self._model, x, y), states)
+        return self._checked(self._call(self._rule, x, y), states)
 
     def bench(
         self, x: Tensor, y: Tensor, states: Sequence[Tensor], rows: Callable[[Sequence[Tensor]], list[Tensor]]
@@ -147,10 +166,9 @@ class UserCreditRule:
         """
 
         def drawn(index: int) -> list[Tensor]:
-            with state_unchanged(self._model):
-                generator = torch.Generator().manual_seed(derive(SEED, f"evaluation/gamma_null/{index}"))
-                credits = self._checked(self._fresh(self._model, x, y, generator), states)
-                return rows(_filled(credits, states))
+            generator = torch.Generator().manual_seed(derive(SEED, f"evaluation/gamma_null/{index}"))
+            credits = self._checked(self._call(self._fresh, x, y, generator), states)
+            return rows(_filled(credits, states))
 
         unavailable = Unavailable(NO_BENCH)
         return ProbeContext(
@@ -168,6 +186,15 @@ class UserCreditRule:
             costates=unavailable,
             null_draws=self._draws,
         )
+
+    def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            with state_unchanged(self._model):
+                return function(self._model, *arguments)
+        except RuntimeError as error:
+            if OF_INFERENCE not in str(error):
+                raise
+            raise InvalidFields(self.subject, [f"credit: the function uses {MADE_IN_INFERENCE}"]) from error
 
     def _checked(self, rule_output: Any, states: Sequence[Tensor]) -> list[Tensor | None]:
         checks = Checks(self.subject)
@@ -307,7 +334,7 @@ def _credits(checks: Checks, rule_output: Any, states: Sequence[Tensor]) -> list
             checks.problems.append(
                 f"credit: c_{site}: expected the device of the model ({state.device}), found {credit.device}"
             )
-    return [credit.detach() if isinstance(credit, Tensor) else None for credit in credit_list]
+    return [usable_for_gradients(credit.detach()) if isinstance(credit, Tensor) else None for credit in credit_list]
 
 
 def _row_shape(state: Tensor) -> torch.Size:
@@ -317,21 +344,13 @@ def _row_shape(state: Tensor) -> torch.Size:
 
 @contextmanager
 def state_unchanged(model: nn.Module) -> Iterator[None]:
-    """Context manager: use eval mode, and restore gradients, modes, buffers and random generators on exit."""
+    """Context manager: use eval mode, and restore gradients, modes, tensors and random generators on exit."""
     gradients = [(weight, weight.grad) for weight in model.parameters()]
-    buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
-    modes = [(module, module.training) for module in model.modules()]
     for weight, _ in gradients:
         weight.grad = None
-    model.eval()
     try:
-        with generators_unchanged(), torch.enable_grad():
+        with tensors_unchanged(model), eval_mode(model), generators_unchanged(), gradients_enabled():
             yield
     finally:
         for weight, gradient in gradients:
             weight.grad = gradient
-        with torch.no_grad():
-            for buffer, saved_buffer in buffers:
-                buffer.copy_(saved_buffer)
-        for module, mode in modes:
-            module.training = mode

@@ -157,33 +157,52 @@ class EpochJournal:
 
     Reading stops at the first damaged line. A line is damaged, for example, if the process was killed while it wrote the line.
     If `goes_on` is true, the rows of an interrupted loop are reused. Otherwise, these rows are deleted.
+
+    Args:
+        batch: digest of the evaluation batch. Rows that were measured on another batch cannot be reused.
+
+    Attributes:
+        weights: digest of the trained weights at each epoch 0, 1, …
     """
 
-    def __init__(self, folder: Path, spec: RunSpec, goes_on: bool):
+    def __init__(self, folder: Path, spec: RunSpec, goes_on: bool, batch: str):
         self.path = folder / f"{spec.identity}.rows"
-        self._goes_on = goes_on
+        self._goes_on, self._batch = goes_on, batch
+        self.weights: list[str] = []
 
     def read(self) -> list[EpochRow]:
-        """Return the rows of epochs 0, 1, … before the first damaged line, and remove the rest of the file."""
+        """Return the rows of epochs 0, 1, … before the first damaged line, and remove the rest of the file.
+
+        Raises:
+            InvalidFields: the rows were measured on another evaluation batch.
+        """
+        self.weights = []
         lines = self._lines() if self._goes_on else []
-        rows: list[EpochRow] = []
+        rows: list[tuple[EpochRow, str]] = []
         for line in lines:
             digest, _, body = line.partition(b" ")
             try:
                 fields = jsonio.loads(body.decode())
                 row = EpochRow(fields["epoch"], jsonio.decode(Measurements, fields["measurements"]))
+                batch, weights = fields["batch"], fields["weights"]
             except (ValueError, KeyError, TypeError, InvalidFields):
                 break
             if digest.decode(errors="replace") != hashlib.sha256(body).hexdigest() or row.epoch != len(rows):
                 break
-            rows.append(row)
+            if batch != self._batch:
+                problem = f"eval: expected the batch of the interrupted loop (SHA-256 {batch}), found {self._batch}"
+                raise InvalidFields("track", [problem])
+            rows.append((row, weights))
         self.remove()
-        for row in rows:
-            self.add(row)
-        return rows
+        for row, weights in rows:
+            self.add(row, weights)
+        return [row for row, _ in rows]
 
-    def add(self, row: EpochRow) -> None:
-        body = jsonio.canonical({"epoch": row.epoch, "measurements": row.measurements}).encode()
+    def add(self, row: EpochRow, weights: str) -> None:
+        """Append the row of an epoch, and the digest of the trained weights at its end."""
+        self.weights.append(weights)
+        fields = {"epoch": row.epoch, "measurements": row.measurements, "weights": weights, "batch": self._batch}
+        body = jsonio.canonical(fields).encode()
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("ab") as stream:
             stream.write(hashlib.sha256(body).hexdigest().encode() + b" " + body + b"\n")

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from fa_registry.errors import StoreError
+from fa_registry.tracking.active_run import chosen_experiment
 from fa_registry.tracking.base import Tracker
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.mlflow_views import views_of
@@ -28,8 +29,8 @@ def open_tracker(store: str = "", experiment: str = "", create: bool = True, wri
 
     Args:
         store: MLflow tracking URI. If empty, the default store is used.
-        experiment: experiment for new runs. If empty, MLFLOW_EXPERIMENT_NAME or the option `mlflow run --experiment-name`
-            determines the experiment. The default is `fa_registry`.
+        experiment: experiment for new runs. If empty, the option `mlflow run --experiment-name`, a call of
+            mlflow.set_experiment or MLFLOW_EXPERIMENT_NAME determines the experiment. The default is `fa_registry`.
         create: whether to create a missing database. If False, a missing database is an error.
         write: whether the command writes to the store. If `create` and `write` are False, the store may be read-only.
 
@@ -37,7 +38,8 @@ def open_tracker(store: str = "", experiment: str = "", create: bool = True, wri
         StoreError: the store cannot be used.
     """
     experiment_id = os.environ["MLFLOW_EXPERIMENT_ID"] if mlflow_run_in_progress() and not experiment else ""
-    experiment = experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME") or EXPERIMENT
+    chosen = "" if experiment or experiment_id else chosen_experiment(resolve_uri(store))
+    experiment = experiment or chosen or os.environ.get("MLFLOW_EXPERIMENT_NAME") or EXPERIMENT
     tracker = MlflowTracker(store, experiment, experiment_id, make=create)
     if write:
         check_writable(tracker.uri)

@@ -22,7 +22,9 @@ from fa_registry.datasets.base import tensors_digest
 from fa_registry.diagnostics.base import MOMENTS
 from fa_registry.errors import InvalidFields, UsageError, unknown_name_text
 from fa_registry.metrics import ACCURACY, HEADLINES, TOKEN_LOSS, Headline, label_of
+from fa_registry.network_mode import gradients_enabled, tensors_unchanged
 from fa_registry.records import Measurements, Reading, RunSpec
+from fa_registry.records.manifest_checks import EPOCH_WEIGHTS, never_changed
 from fa_registry.records.runs import STRUCTURE
 from fa_registry.seeding import generators_unchanged
 from fa_registry.tasks._user_loss import Loss, loss_name
@@ -30,7 +32,14 @@ from fa_registry.text_safety import escape_to_one_line, name_problem
 from fa_registry.tracking.base import RetentionOptions
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.writer import RunWriter
-from fa_registry.training.frozen import blocks_to_freeze, check_frozen, frozen_blocks, frozen_control
+from fa_registry.training.frozen import (
+    blocks_to_freeze,
+    check_frozen,
+    frozen_blocks,
+    frozen_control,
+    tensors_digest_of,
+    trained_names,
+)
 from fa_registry.training.input_validation import Checks
 from fa_registry.training.loop import EpochRow, TrainingOutcome, has_diverged
 from fa_registry.training.reference import EVERY, SAMPLES
@@ -49,6 +58,10 @@ NO_ONE_CALLED = (
     "the loop ended without a call of run.epoch(), so nothing was measured after the start and the run is not complete"
 )
 STATED = "the author of the loop reported method, seed, data set, accuracies and losses; the author's function returned the credit"
+NOT_TRAINED = (
+    "run.epoch: the weights of the tracked model did not change until epoch {}. If the loop trains another object, such as a copy, "
+    "pass that object to fa_registry.track"
+)
 DRAWS = 20  # number of random feedback samples for the null distribution of Γ, as for a built-in training loop
 
 
@@ -95,11 +108,13 @@ class TrackedRun:
         return f"TrackedRun({self.run_id if self._writer else 'not started'}, measured epochs: {self.done})"
 
     @generators_unchanged()
+    @gradients_enabled()
     def __enter__(self) -> TrackedRun:
         with ExitStack() as entered:
             entered.enter_context(self._freezing)
+            self._trained = trained_names(self._network)
             self._start()
-            entered.pop_all()  # the run began, so from here on __exit__ closes self._freezing
+            entered.pop_all()  # the run began, so from here on __exit__ closes self._freezing and self._active
         return self
 
     def _start(self) -> None:
@@ -116,11 +131,14 @@ class TrackedRun:
             self.done = earlier[-1].epoch if earlier else 0
             if first:
                 self._receive(first)
+            self._active = self._tracker.active(self.run_id)
+            self._active.__enter__()
         except BaseException as error:
             self._writer.fail(error)
             raise
 
     @generators_unchanged()
+    @gradients_enabled()
     def epoch(
         self, test_accuracy: float | Tensor | None = None, test_loss: float | Tensor | None = None, **figures: Any
     ) -> Measurements:
@@ -157,16 +175,21 @@ class TrackedRun:
         if given[self.headline] is not None:
             reported[self.headline.name] = Reading.of(float(given[self.headline]))
         row = EpochRow(self.done + 1, self._measured(reported, self.done + 1))
+        was_reported = never_changed(self._rows.weights)
         self._receive(row)
         self.done = row.epoch
+        if not was_reported and never_changed(self._rows.weights):
+            LOG.warning("%s", NOT_TRAINED.format(row.epoch))
         if row.epoch == 1:  # a loop that trains frozen weights fails here instead of after its last epoch
             check_frozen(self._network)
         return row.measurements
 
     @generators_unchanged()
+    @gradients_enabled()
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._active.__exit__(None, None, None)
         try:
             self._freezing.__exit__(kind, error, trace)
         except BaseException as refusal:  # frozen weights were trained, so the run is no control
@@ -198,6 +221,7 @@ class TrackedRun:
             reported = {name: reading for name, reading in last.scalars.items() if name in names}
             measurements = self._measured(reported, None, MOMENTS)
             final = self._task.with_conventions(measurements, self._source, self._rule.null_draws)
+            self._writer.record_own_loop({EPOCH_WEIGHTS: self._rows.weights})
             self._writer.complete(TrainingOutcome(status, self.done, final, stepping="a loop of its author's own"))
             self._rows.remove()
         except BaseException as failure:
@@ -209,7 +233,7 @@ class TrackedRun:
         print(escape_to_one_line(f"run {self.run_id}, {label}"), escape_to_one_line(f"run page: {page}"), sep="\n")
 
     def _receive(self, row: EpochRow) -> None:
-        self._rows.add(row)
+        self._rows.add(row, tensors_digest_of(self._network, self._trained))
         self._monitor.receive(row)  # first, so the tags of fired rules are in the store before the points of the epoch
         self._writer.on_epoch(row)
 
@@ -244,6 +268,7 @@ def _norms(row: EpochRow) -> tuple[float, ...] | None:
 
 
 @generators_unchanged()
+@gradients_enabled()
 def track(
     model: nn.Module,
     sites: Sequence[str] = (),
@@ -278,7 +303,8 @@ def track(
         loss: loss that trains the model, as for `adapt`; recorded with the run. The default is the loss that `adapt` received, or
             the cross entropy of logits.
         eval: the batch on which all metrics are measured: x (N, …) and y (N,) int64, or tokens y (N, T). With `loss`, y may also
-            be values in the shape of the outputs. The paper uses 128 test samples.
+            be values in the shape of the outputs. The paper uses 128 test samples. The run keeps a copy and records its digest,
+            so later changes of the tensors have no effect.
         method: name of the method. Inside `frozen_control`, the run is the control of this method.
         seed: seed of the run, recorded in its specification.
         control: True makes the run a frozen control: all parameters that the forward pass reads between the first and the last
@@ -306,7 +332,7 @@ def track(
     network = own_network(checks, model, sites, skip, readout, gradient)
     loss = checks.loss(network, loss)
     model, wrappers = unwrapped(model)
-    batch = eval if isinstance(eval, (tuple, list)) and len(eval) == 2 else (None, None)
+    batch = tuple(map(_copied, eval)) if isinstance(eval, (tuple, list)) and len(eval) == 2 else (None, None)
     outputs = checks.batch(network, *batch, ("eval[0]", "eval[1]"), tokens=True, loss=loss)
     checks.problems += _problems(method, seed, epochs, dataset, study, credit, fresh)
     checks.problems += _wrong_control(model, control, wrappers) if control is not False else []
@@ -315,7 +341,8 @@ def track(
     frozen = _frozen(network, control, batch[0])
     dataset = dataset or f"{OWN}-{tensors_digest(*batch)[:DIGITS]}"
     spec = _spec(_inner(network), "bp" if frozen else method, dataset, seed, epochs, bool(frozen))
-    story = _story(network, credit, frozen, {"factory": factory, "unwrapped from": ", ".join(wrappers)})
+    details = {"factory": factory, "unwrapped from": ", ".join(wrappers), **dataclasses.asdict(checks.traits)}
+    story = _story(network, credit, frozen, details)
     story |= {LOSS: loss_name(loss)} | ({} if isinstance(loss, str) else {"loss_function": _name_of(loss)})
     # class numbers are counted; for tokens, rows and values, the classes are the model's outputs
     classes = outputs if batch[1].dim() > 1 or batch[1].is_floating_point() else int(batch[1].max()) + 1
@@ -324,18 +351,22 @@ def track(
     tracker = open_tracker(store, experiment)
     keep = RetentionOptions(checkpoint_every)
     writer = partial(RunWriter, tracker, setup, study, keep=keep, open_end=not epochs)
-    rows = EpochJournal(registry_folder(tracker.uri) / "own_loops", spec, resume)
+    rows = EpochJournal(registry_folder(tracker.uri) / "own_loops", spec, resume, tensors_digest(*batch))
     return TrackedRun(setup, network, rule, tracker, writer, rows, frozen_control(network, frozen) if control else None)
 
 
 def _frozen(network: nn.Module, control: bool | Sequence[str], x: Tensor) -> tuple[str, ...]:
     """Return the names of the blocks or parameters that are frozen in this run."""
     if isinstance(network, AdaptedNetwork) and network.is_skip_open:
-        with torch.no_grad(), diagnostics.eval_mode(network):
+        with torch.no_grad(), tensors_unchanged(network), diagnostics.eval_mode(network):
             network(x, return_hidden=True)  # detects whether the sites return residual branches
     if not control:
         return frozen_blocks(network)
     return blocks_to_freeze(network, () if control is True else control, x=x)
+
+
+def _copied(value: Any) -> Any:
+    return value.detach().clone() if isinstance(value, Tensor) else value
 
 
 def _inner(network: nn.Module) -> nn.Module:
@@ -426,7 +457,7 @@ def _tensors(feedback: Mapping[str, Tensor] | nn.Module | None) -> dict[str, Ten
 
 
 def _story(
-    network: nn.Module, credit: CreditRule | None, frozen: Sequence[str], details: Mapping[str, str]
+    network: nn.Module, credit: CreditRule | None, frozen: Sequence[str], details: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the entry `own_loop` of provenance.json, with those `details` that are not empty."""
     script = Path(getattr(sys.modules.get("__main__"), "__file__", "") or "")

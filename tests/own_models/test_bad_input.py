@@ -46,6 +46,7 @@ class Noisy(Net):
 
 
 @BOTH
+@pytest.mark.filterwarnings("ignore:.*two forward passes:fa_registry.errors.EvidenceWarning")
 def test_random_numbers_are_drawn_from_fixed_seeds(gradient):
     """Twice the same; checked; no float64 pass, since the numbers would be others there; and the generator is as before."""
     adapted = fa_registry.adapt(Noisy(), Net.sites, gradient=gradient)
@@ -71,6 +72,7 @@ class OwnGenerator(Net):
         return self.head(functional.relu(self.c(functional.relu(self.b(functional.relu(self.a(x))) * (1 + noise)))))
 
 
+@pytest.mark.filterwarnings("ignore:.*two forward passes:fa_registry.errors.EvidenceWarning")
 def test_a_generator_of_the_models_own_is_refused_with_advice():
     for gradient in ("backward", "forward"):
         assert_withdrawn(
@@ -326,6 +328,7 @@ class WrongGradient(Net):
     ("model", "sites"),
     [(WrongGradient, "bc"), (OwnGenerator, "bc"), (HalfInside, "bc"), (Parallel, "b")],
 )
+@pytest.mark.filterwarnings("ignore:.*two forward passes:fa_registry.errors.EvidenceWarning")
 def test_a_reason_to_withdraw_a_gradient_is_recognised_later(model, sites):
     """Epochs that are not checked are withdrawn for what `objection_in` finds in the last that was."""
     assert objection_in(measure(model(), sites=list(sites)).measured)

@@ -31,6 +31,7 @@ from fa_registry.protocol.evidence_rules import (
     TASK,
     TRAINING,
     UNDECIDED_HERE,
+    WEIGHTS,
 )
 from fa_registry.records import (
     NORMALISED,
@@ -538,6 +539,7 @@ def rows_of_suspicions() -> Iterator[Row]:
         ("answers looked up", NETWORK, "The accuracy must not be claimed for a network that classifies images: why"),
         ("test in train", DATA, "The accuracy must not be claimed for images that were not used in training: why"),
         ("own task", TASK, "The accuracy must not be compared with that of a built-in task: why"),
+        ("another model", WEIGHTS, "The accuracy and the other metrics may belong to two different models: why"),
         ("trains otherwise", TRAINING, "The accuracy must not be claimed for blocks that only credits train: why"),
     ):
         found = a_finding(rule, "warn", quantity=rule, observed=Reading(None, "why"), state="STATE")

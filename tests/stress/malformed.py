@@ -38,7 +38,8 @@ from fa_registry.tracking.memory import MemoryTracker
 from fa_registry.tracking.reader import read_record, table_history
 from fa_registry.tracking.series_parquet import by_site, points, read_rows, trajectory
 from fa_registry.training.checkpoint import content_digest, load_tensors
-from fa_registry.training.checkpoint_import import named_tensors, read_foreign
+from fa_registry.training.checkpoint_import import read_foreign
+from fa_registry.training.weight_names import find_weights
 from fa_registry.workflows.duplicate_weights import final_weights
 from fa_registry.workflows.options import AuditSource, ReportOutput
 from fa_registry.workflows.reports import load_report, run_report
@@ -284,7 +285,7 @@ class Torture:
 
         def read() -> Any:
             try:
-                return named_tensors(read_foreign(path))
+                return find_weights(read_foreign(path), ["a"])
             except ValueError as error:  # how it reports to its caller, which names the field
                 raise RegistryError(str(error)) from error
 

@@ -17,10 +17,10 @@ from fa_registry.training.checkpoint_import import (
     feedback_tensors,
     load_foreign_weights,
     match_tensors,
-    named_tensors,
     read_foreign,
 )
 from fa_registry.training.measuring import NOT_GIVEN
+from fa_registry.training.weight_names import find_weights
 from tests.helpers.limited import run_limited
 from tests.helpers.tiny_tasks import tiny_task, weights_equal
 
@@ -45,7 +45,14 @@ class Trap:
 def test_the_same_tensors_come_out_of_every_kind_of_file(tmp_path, name):
     path = tmp_path / name
     save_file(STATE, path) if path.suffix == ".safetensors" else torch.save(STATE, path)
-    assert same(named_tensors(read_foreign(path)))
+    assert same(find_weights(read_foreign(path), STATE))
+
+
+def prefixed(prefix, state=STATE):
+    return {f"{prefix}{name}": tensor for name, tensor in state.items()}
+
+
+MOMENTS = {"state": {0: {"step": torch.tensor(3.0), "exp_avg": torch.ones(2, 3)}}, "param_groups": [{"lr": 0.1}]}
 
 
 @pytest.mark.parametrize(
@@ -54,34 +61,85 @@ def test_the_same_tensors_come_out_of_every_kind_of_file(tmp_path, name):
         {"state_dict": STATE, "epoch": 3},
         {"model": STATE, "optimizer": {"lr": 0.1}},
         {"model_state_dict": STATE},
-        {f"module.{name}": tensor for name, tensor in STATE.items()},
-        {f"_orig_mod.{name}": tensor for name, tensor in STATE.items()},
-        {f"module._orig_mod.{name}": tensor for name, tensor in STATE.items()},
-        {"state_dict": {f"module.{name}": tensor for name, tensor in STATE.items()}},
+        {"net": prefixed("module."), "acc": 93.1, "epoch": 7},
+        {"network": {"weights": STATE}},
+        prefixed("module."),
+        prefixed("_orig_mod."),
+        prefixed("module._orig_mod."),
+        prefixed("_orig_mod.module."),
+        prefixed("model._orig_mod.module.model."),
+        {"embed._orig_mod.weight": STATE["embed.weight"], "embed.module.bias": STATE["embed.bias"]},
+        {"state_dict": prefixed("module.")},
+        {"state_dict": prefixed("model."), "optimizer_states": [MOMENTS], "hyper_parameters": {"lr": 0.1}},
+        {"ema_state_dict": STATE, "optimizer": MOMENTS},
+        {"n_averaged": torch.tensor(4), **prefixed("module.")},
+        {"ema": {"decay": torch.tensor(0.9), "module": prefixed("module._orig_mod.")}},
     ],
-    ids=["state_dict", "model", "model_state_dict", "parallel", "compiled", "both", "nested and parallel"],
 )
 def test_tensors_are_found_where_training_scripts_put_them(tmp_path, held):
     torch.save(held, tmp_path / "checkpoint.pt")
-    assert same(named_tensors(read_foreign(tmp_path / "checkpoint.pt")))
+    assert same(find_weights(read_foreign(tmp_path / "checkpoint.pt"), STATE))
 
 
-def test_a_prefix_that_not_every_name_has_is_part_of_the_name():
+@pytest.mark.parametrize(
+    ("wrap", "counted"),
+    [
+        (lambda net: torch.compile(nn.DataParallel(net)), False),
+        (lambda net: nn.DataParallel(torch.compile(net)), False),
+        (torch.optim.swa_utils.AveragedModel, True),
+        (lambda net: torch.optim.swa_utils.AveragedModel(torch.compile(net)), True),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")
+def test_the_names_of_real_wrappers_are_those_of_the_network(wrap, counted):
+    net = nn.ModuleDict({"embed": nn.Linear(3, 2)})
+    wrapped = wrap(net).state_dict()
+    assert ("n_averaged" in wrapped) == counted
+    assert same(find_weights(wrapped, net.state_dict()), net.state_dict())
+
+
+def test_a_part_of_a_name_that_the_network_has_itself_is_no_wrapper():
     held = {"module.a": torch.ones(1), "b": torch.ones(1)}
-    assert named_tensors(held).keys() == held.keys()
+    assert find_weights(held, held).keys() == held.keys()
+    assert find_weights(prefixed("module.", held), held).keys() == held.keys()
 
 
-def test_two_sets_of_tensors_are_not_chosen_between():
-    with pytest.raises(
-        ValueError, match=r"one set of tensors, found several \(state_dict, model\); save only the set to load"
-    ):
-        named_tensors({"model": STATE, "state_dict": STATE})
+@pytest.mark.parametrize(
+    ("held", "places"),
+    [
+        ({"model": STATE, "state_dict": STATE | {"embed.bias": torch.zeros(2)}}, ["model", "state_dict"]),
+        ({**prefixed("online."), **prefixed("ema_model.")}, ["online.", "ema_model."]),
+        ({"state_dict": prefixed("model."), "ema": prefixed("module.")}, ["state_dict", "ema"]),
+    ],
+)
+def test_two_sets_of_tensors_are_not_chosen_between(held, places):
+    with pytest.raises(ValueError, match="found several") as caught:
+        find_weights(held, STATE)
+    assert all(place in str(caught.value) for place in places)
 
 
-@pytest.mark.parametrize("held", [[torch.ones(1)], torch.ones(1), 3])
+def test_tensors_beside_the_network_are_not_left_out_silently():
+    """They may be layers that the built-in network does not have."""
+    with pytest.raises(ValueError, match=r"found also criterion\.weight; .*state_dict\(\)"):
+        find_weights({**prefixed("model."), "criterion.weight": torch.ones(3)}, STATE)
+
+
+def test_if_no_set_is_complete_the_differences_are_those_of_the_most_similar():
+    held = {"optimizer": MOMENTS, "net": {"module.embed.weight": STATE["embed.weight"], "module.head": torch.ones(1)}}
+    _, problems = match_tensors(STATE, find_weights(held, STATE))
+    assert problems == ["missing: embed.bias", "unexpected: head"]
+
+
+def test_a_mapping_that_contains_itself_ends():
+    held = {"a": torch.ones(1)}
+    held |= {str(index): held for index in range(1000)}
+    assert "a" in find_weights(held, STATE)
+
+
+@pytest.mark.parametrize("held", [[torch.ones(1)], torch.ones(1), 3, {"shadow_params": [torch.ones(1)]}])
 def test_what_is_no_mapping_has_no_names(held):
     with pytest.raises(ValueError, match=f"expected a mapping from names to tensors, found a {type(held).__name__}"):
-        named_tensors(held)
+        find_weights(held, STATE)
 
 
 @pytest.mark.parametrize("legacy", [False, True])
@@ -299,11 +357,11 @@ def test_a_pipe_is_refused_and_a_link_is_followed(tmp_path, name):
     assert same(read_foreign(tmp_path / "link.safetensors"))
 
 
-READ = "from pathlib import Path\nfrom fa_registry.training.checkpoint_import import read_foreign, named_tensors"
+READ = "from pathlib import Path\nfrom fa_registry.training.checkpoint_import import read_foreign"
 CODE = """
 try:
     held = read_foreign(Path({path!r}), {limit})
-    print(*(f"{{name}} {{tuple(value.shape)}}" for name, value in named_tensors(held).items()))
+    print(*(f"{{name}} {{tuple(value.shape)}}" for name, value in held.items()))
 except ValueError as error:
     print(error)
 """
@@ -340,7 +398,7 @@ def test_a_small_file_that_unpacks_to_a_large_one_is_refused_before_it_is_unpack
 def test_a_compressed_file_that_fits_is_read(tmp_path):
     torch.save(STATE, tmp_path / "a.pt")
     packed_again(tmp_path / "a.pt", zipfile.ZIP_DEFLATED)
-    assert same(named_tensors(read_foreign(tmp_path / "a.pt")))
+    assert same(find_weights(read_foreign(tmp_path / "a.pt"), STATE))
 
 
 @pytest.mark.parametrize("name", ["weights.pt", "weights.safetensors"])
@@ -430,7 +488,7 @@ def test_bytes_before_an_archive_do_not_hide_another_one(tmp_path):
     """torch has its own zip reader; only what was checked is given to it."""
     torch.save(STATE, tmp_path / "a.pt")
     packed_again(tmp_path / "a.pt", zipfile.ZIP_STORED, prefix=b"PK\x03\x04" + bytes(60))
-    assert same(named_tensors(read_foreign(tmp_path / "a.pt")))
+    assert same(find_weights(read_foreign(tmp_path / "a.pt"), STATE))
 
 
 def test_an_error_about_a_hundred_thousand_tensors_is_short():

@@ -16,6 +16,7 @@ from torch import nn
 
 import fa_registry
 from fa_registry import diagnostics
+from fa_registry.datasets.base import tensors_digest
 from fa_registry.errors import InvalidFields, UsageError
 from fa_registry.records import Reading
 from fa_registry.seeding import generator
@@ -232,6 +233,7 @@ def fresh_dfa(model, x, y, generator):
     [{}, {"factory": "tests.workflows.test_track:Noisy"}, {"fresh": fresh_dfa}],
     ids=["plain", "factory", "fresh"],
 )
+@pytest.mark.filterwarnings("ignore:.*two forward passes:fa_registry.errors.EvidenceWarning")
 def test_the_loop_does_not_notice(workplace, batch, options):
     """Weights, gradients, modes and every draw are those of the same loop without us."""
 
@@ -267,6 +269,7 @@ def test_the_loop_does_not_notice(workplace, batch, options):
     assert all(map(torch.equal, with_us, without)) and state == other and sum(state[-1]) == 0
 
 
+@pytest.mark.filterwarnings("ignore:.*two forward passes:fa_registry.errors.EvidenceWarning")
 def test_a_control_has_the_draws_of_the_loop_without_a_control(workplace, batch):
     model = Noisy()
     torch.manual_seed(3)
@@ -291,6 +294,7 @@ SITES = ["embed", "blocks.0", "blocks.1"]
     ],
     ids=["alignment", "diagnose", "frozen_control"],
 )
+@pytest.mark.filterwarnings("ignore:.*two forward passes:fa_registry.errors.EvidenceWarning")
 def test_other_functions_change_no_generator_either(batch, call_it):
     model = Noisy()
     for draw in (lambda: torch.rand(3).tolist(), random.random):
@@ -403,7 +407,7 @@ def test_rows_that_were_cut_or_flipped_are_not_believed(workplace, model, batch)
         run.epoch()
         raise ZeroDivisionError
     (path,) = (workplace / ".fa_registry" / "own_loops").iterdir()
-    rows, whole = EpochJournal(path.parent, record_spec(path), True), path.read_bytes()
+    rows, whole = EpochJournal(path.parent, record_spec(path), True, tensors_digest(*batch)), path.read_bytes()
     path.write_bytes(whole[:-40])
     assert [row.epoch for row in rows.read()] == [0, 1]
     path.write_bytes(whole.replace(b'"epoch":0', b'"epoch":7', 1))

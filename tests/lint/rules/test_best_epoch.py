@@ -108,3 +108,63 @@ def test_a_model_that_a_training_function_returns_does_not_depend_on_the_test_se
 
 def test_the_best_of_several_final_results_chooses_no_epoch():
     assert codes(f"optimizer.step()\n{TEST}for net in nets:\n    r = score(net, d)\n{CHOICE}") == []
+
+
+LOADERS = 'testloader = DataLoader(CIFAR10("data", train=False))\nvalloader = DataLoader(Subset(CIFAR10("data", train=True), v))\n'
+SCORE = "    right = 0\n    for x, y in {loader}:\n        right += net(x).argmax(1).eq(y).sum().item()\n    acc = right / 100\n"
+LOOP = "for epoch in range(200):\n    train(epoch)\n    {call}\n"
+TRAIN = "def train(epoch):\n    optimizer.step()\n"
+
+
+def template(choice, loader="testloader", signature="test(epoch)", call="test(epoch)", before="", nested=False):
+    function = f"def {signature}:\n{before}{SCORE.format(loader=loader)}{choice}"
+    source = f"{TRAIN}{function}{LOOP.format(call=call)}"
+    if nested:
+        source = "def main():\n    best = 0\n" + "".join(f"    {line}\n" for line in source.splitlines())
+    return LOADERS + source
+
+
+KEPT = "    if acc > {best}:\n        save(net)\n        {best} = acc\n"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        template(KEPT.format(best="best"), before="    global best\n"),
+        template(KEPT.format(best="best"), before="    nonlocal best\n", nested=True),
+        template(KEPT.format(best="self.best"), signature="test(self, epoch)", call="trainer.test(epoch)"),
+        template(KEPT.format(best="best[0]")),
+        template(KEPT.format(best='state["best"]')),
+        template(KEPT.format(best="args.best_acc")),
+        template("    best = max(best, acc)\n", before="    global best\n"),
+        template("    if acc <= best:\n        return\n    elif best < acc:\n        best = acc\n", before="    global best\n"),
+        template(KEPT.format(best="best"), loader="loader", signature="test(loader)", call="test(testloader)")
+        .replace("    right = 0", "    global best\n    right = 0"),
+        template(KEPT.format(best="best") + "    return best\n", signature="test(best)", call="best = test(best)"),
+        template("    keep(acc)\n", before="").replace(
+            "def test", "def keep(value):\n    global best\n    if value > best:\n        best = value\ndef test"
+        ),
+    ],
+    ids=["global", "nonlocal", "self", "element", "key", "attribute", "max", "elif", "passed", "returned", "second function"],
+)  # fmt: skip
+def test_a_best_value_that_a_function_of_the_loop_keeps_is_found(source):
+    assert codes(source) == ["FA014"]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        template(KEPT.format(best="best"), before="    global best\n", loader="valloader"),
+        template(KEPT.format(best="self.best"), signature="test(self, epoch)", loader="self.val_loader"),
+        template(KEPT.format(best="best"), before="    best = 0\n"),  # of one call
+        template(KEPT.format(best="best[0]"), before="    best = [0]\n"),
+        template(KEPT.format(best="best"), before="    global best\n", call="print(epoch)"),  # called nowhere in the loop
+        template(KEPT.format(best="best"), loader="loader", signature="score(loader)", call="score(valloader)")
+        .replace("    right = 0", "    global best\n    right = 0")
+        + "print(score(testloader))\n",
+        template("    if acc > best:\n        print(acc)\n", before="    global best\n"),
+    ],
+    ids=["validation", "validation of self", "local", "local list", "not called", "both sets", "printed"],
+)  # fmt: skip
+def test_a_choice_on_a_validation_set_or_inside_one_call_is_no_finding(source):
+    assert codes(source) == []

@@ -62,6 +62,9 @@ class TestSetUse:
         self.reaching: dict[ast.Name, list[ast.Name]] = {}
         self.dependent: set[ast.Name] = set()  # assigned names whose value depends on the test set
         self.parts: set[ast.Name] = set()  # assigned names whose value is a part of a data set
+        self.passed: set[tuple[ast.AST, str]] = (
+            set()
+        )  # parameters that receive test data in every call of their function
 
     def follow(self) -> None:
         """Find all assignments whose value depends on the test set."""
@@ -72,16 +75,19 @@ class TestSetUse:
         pairs = [(target, value) for target, value in pairs if not _takes_part(value)]
         for _ in range(MOST_ROUNDS):
             found = {name for target, value in pairs if self.has(value) for name in self._dependent(target, value)}
-            if found <= self.dependent:
+            passed = self._passed()
+            if found <= self.dependent and passed <= self.passed:
                 return
             self.dependent |= found
+            self.passed |= passed
 
     def has(self, node: ast.AST | None) -> bool:
         """Return whether an expression depends on the test set."""
         if isinstance(node, ast.Name):
             stores = self._reaching(node)
             is_named = TEST.fullmatch(node.id) is not None and self.parts.isdisjoint(stores)
-            return is_named or not self.dependent.isdisjoint(stores)
+            is_passed = not stores and self._key(node) in self.passed
+            return is_named or is_passed or not self.dependent.isdisjoint(stores)
         if isinstance(node, ast.Attribute):
             return not OTHER.fullmatch(node.attr) and (bool(TEST.fullmatch(node.attr)) or self.has(node.value))
         if isinstance(node, ast.Subscript):
@@ -94,6 +100,17 @@ class TestSetUse:
         if node is None or isinstance(node, (ast.Lambda, ast.Compare)):
             return isinstance(node, ast.Compare) and any(map(self.has, (node.left, *node.comparators)))
         return any(map(self.has, ast.iter_child_nodes(node)))
+
+    def called(self, node: ast.AST) -> list[ast.AST]:
+        """Return the functions of the file that code calls, directly or through other functions."""
+        waiting, found = [node], []
+        while waiting:
+            names = _called_names(waiting.pop())
+            new = [self.functions[name] for name in sorted(names & self.functions.keys())]
+            new = [function for function in new if function not in found]
+            found += new
+            waiting += new
+        return found
 
     def trains(self, node: ast.AST) -> bool:
         """Return whether code updates parameters, also in functions of the file that the code calls."""
@@ -123,6 +140,21 @@ class TestSetUse:
             return False
         owner = [call.func.value] if isinstance(call.func, ast.Attribute) else []
         return any(map(self.has, (*owner, *operands))) or (function is not None and self._reads(function))
+
+    def _passed(self) -> set[tuple[ast.AST, str]]:
+        """Return the parameters that receive test data in every call of their function in the file."""
+        values: dict[tuple[ast.AST, str], list[bool]] = {}
+        for call in self.syntax.every(ast.Call):
+            function = self.functions.get(last_name(call.func))
+            if function is None:
+                continue
+            names = [part.arg for part in function.args.args]
+            if isinstance(call.func, ast.Attribute) and names[:1] == ["self"]:
+                names = names[1:]
+            given = [*zip(names, call.args, strict=False), *((keyword.arg, keyword.value) for keyword in call.keywords)]
+            for name, value in given:
+                values.setdefault((function, name), []).append(self.has(value))
+        return {key for key, flags in values.items() if all(flags) and not OTHER.fullmatch(key[1] or "")}
 
     def _reads(self, function: ast.AST) -> bool:
         """Return whether a function reads test data that are defined outside of the function."""

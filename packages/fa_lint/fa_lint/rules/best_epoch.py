@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from fa_lint.base import Hit, LintRule, RuleCard
 from fa_lint.rules._flow import assignments
@@ -21,7 +21,9 @@ class BestEpoch(LintRule):
     """Report a best value that a training loop chooses from results on the test set.
 
     A best value is `if result > best: best = result`, `best = max(best, result)`, or the maximum of a list that the loop fills. A
-    loop that does not train is not checked, because such a loop compares final results and selects no epoch.
+    function that the loop calls may choose the best value too, if that value remains after the call: a global variable, an
+    attribute or an element. A loop that does not train is not checked, because such a loop compares final results and selects no
+    epoch.
     """
 
     card = RuleCard(
@@ -47,33 +49,73 @@ class BestEpoch(LintRule):
         loops = [loop for loop in syntax.parents if isinstance(loop, LOOPS) and data.trains(loop)]
         if loops:
             data.follow()
-        for loop in loops:
-            for node in (*_in_loop(data, loop), *_after_loop(syntax, data, loop)):
-                yield Hit(
-                    node, f"`{syntax.snippet(node)}` chooses the best round of the training by results on the test set"
-                )
+        found = (
+            node
+            for loop in loops
+            for node in (*_choices(data, loop), *_in_functions(data, loop), *_after_loop(syntax, data, loop))
+        )
+        for node in dict.fromkeys(found):
+            yield Hit(
+                node, f"`{syntax.snippet(node)}` chooses the best round of the training by results on the test set"
+            )
 
 
-def _in_loop(data: TestSetUse, loop: ast.stmt) -> Iterator[ast.expr]:
-    for node in _without_functions(loop):
+def _in_functions(data: TestSetUse, loop: ast.stmt) -> Iterator[ast.expr]:
+    """Yield each choice in a function that the loop calls, if the best value remains after the call."""
+    for function in data.called(loop):
+        yield from _choices(data, function, _Kept(function).has)
+
+
+class _Kept:
+    """The variables of a function whose values remain after a call."""
+
+    def __init__(self, function: ast.AST):
+        parts = list(ast.walk(function))
+        declared = (name for part in parts if isinstance(part, (ast.Global, ast.Nonlocal)) for name in part.names)
+        returned = {
+            name.id
+            for part in parts
+            if isinstance(part, ast.Return) and part.value
+            for name in ast.walk(part.value)
+            if isinstance(name, ast.Name)
+        }
+        self._names = {*declared, *(returned & {part.arg for part in parts if isinstance(part, ast.arg)})}
+        self._stored = {part.id for part in parts if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
+
+    def has(self, target: ast.expr) -> bool:
+        """Return whether a target is a global variable, an attribute or element of an outer object, or a returned parameter."""
+        root = target
+        while isinstance(root, (ast.Attribute, ast.Subscript)):
+            root = root.value
+        if not isinstance(root, ast.Name):
+            return False
+        return root.id in self._names or (root is not target and root.id not in self._stored)
+
+
+def _choices(
+    data: TestSetUse, block: ast.AST, is_kept: Callable[[ast.expr], bool] = lambda target: True
+) -> Iterator[ast.expr]:
+    for node in _without_functions(block):
         if isinstance(node, ast.If):
-            yield from (part for part in ast.walk(node.test) if _improves(data, part, node))
+            yield from (part for part in ast.walk(node.test) if _improves(data, part, node, is_kept))
         for target, value in assignments(node):
             values = value.args if isinstance(value, ast.Call) and last_name(value.func) in BEST else []
             results = [part for part in values if data.has(part)]
-            if results and ast.unparse(target) in map(ast.unparse, values):
+            if results and ast.unparse(target) in map(ast.unparse, values) and is_kept(target):
                 yield value
 
 
-def _improves(data: TestSetUse, node: ast.AST, condition: ast.If) -> bool:
-    """Return whether an `if` compares a test result with a best value and sets the best value."""
+def _improves(data: TestSetUse, node: ast.AST, condition: ast.If, is_kept: Callable[[ast.expr], bool]) -> bool:
+    """Return whether an `if` compares a test result with a best value that remains, and sets the best value."""
     if not (isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], ORDERS)):
         return False
     sides = (node.left, node.comparators[0])
     for result, best in (sides, sides[::-1]):
         if data.has(result):
             new_values = [
-                value for target, value in _assigned(condition.body) if ast.unparse(target) == ast.unparse(best)
+                value
+                for target, value in _assigned(condition.body)
+                if ast.unparse(target) == ast.unparse(best) and is_kept(target)
             ]
             if any(ast.unparse(result) in ast.unparse(value) for value in new_values):
                 return True
