@@ -17,7 +17,7 @@ KEYS = {  # design.md §7
     "D2_ref_validity": ["g_L", "bp_grad_norms", "floor", "fires"],
     "D3_depth_utility": ["test_acc", "frozen_baseline_acc", "margin", "margin_threshold", "fires"],
 }
-REPORT = ["verdict", "test_acc", "diagnostics", "remarks", "provisional"]
+REPORT = ["verdict", "test_acc", "diagnostics", "remarks", "provisional", "loss"]
 
 
 def figures(report: dict, name: str) -> dict:
