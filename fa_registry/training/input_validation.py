@@ -166,7 +166,9 @@ class Checks:
         has_labels = by_position or _are_labels(y) or is_loss_named
         if not has_labels:
             is_one_hot = y.dim() != 2 or not y.numel() or y.max() <= 1
-            hint = WITH_LOSS if tokens or is_one_hot else f"; {NO_TOKENS}, which is not supported here"
+            may_be_values = y.is_floating_point() or y.dim() > 1
+            hint = "" if tokens or is_one_hot else f"; {NO_TOKENS}, which is not supported here"
+            hint = hint or (WITH_LOSS if may_be_values else "")
             shape = "(N,), or (N, T) for tokens" if tokens else "(N,)"
             self.problems.append(
                 f"{names[1]}: expected int64 labels of shape {shape}, found {y.dtype} of shape {tuple(y.shape)}{hint}"

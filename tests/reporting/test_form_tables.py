@@ -12,6 +12,7 @@ from fa_registry.protocol.grouping import groups
 from fa_registry.provenance import NOT_A_CHECKOUT
 from fa_registry.records import Measurements, Reading, RunAudit
 from fa_registry.reporting.pages.form_tables import (
+    OF_MAPS,
     description,
     first_fires,
     gamma_table,
@@ -73,6 +74,16 @@ def test_gamma_stands_for_every_site_and_seed_with_its_reason(dfa):
         for row in table.rows
     )
     assert table.notes == ("seed 42: the feedback file is missing: credit cannot be recomputed",)
+
+
+def test_of_maps_both_cosines_are_shown_and_told_apart(dfa, report):
+    absent, flat = (Reading(None, "no map"),) * 5, (Reading(-0.33), Reading(-0.007), *(Reading(None, "no map"),) * 3)
+    for row, has_maps in ((None, False), (absent, False), (flat, True)):
+        runs = [measuring(run, gamma_flat=row) for run in dfa]
+        assert (OF_MAPS in gamma_table(runs, exact=()).notes) == has_maps
+        names = [line.name for table in site_tables(runs, report) for line in table.rows]
+        assert ("gamma_flat" in names) == has_maps
+    assert names.index("gamma_flat") == names.index("gamma") + 1
 
 
 def test_text_is_where_a_finding_has_it_and_nowhere_else(dfa, report):
