@@ -1,4 +1,4 @@
-"""Loading of a promoted model from MLflow's registry, or of the files of a run from a folder without MLflow."""
+"""Loading of promoted models: from MLflow's registry, or from a folder without MLflow."""
 
 from __future__ import annotations
 

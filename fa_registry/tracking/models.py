@@ -1,4 +1,7 @@
-"""Registered models of MLflow. A version refers to the files of a run, which have no MLflow flavour that would unpickle them."""
+"""Registered models of MLflow.
+
+A version refers to the files of a run. They have no MLflow flavour, which would unpickle them.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +23,16 @@ REFERENCE = re.compile(r"models:/(?P<name>[^/@:]+)(?:@(?P<alias>[\w-]+)|/(?P<ver
 
 
 def recorded_tags(record: RunRecord) -> dict[str, str]:
-    """Return the tags of a version that `load_model` compares: specification, and SHA-256 of weights and feedback."""
+    """Return the tags that `load_model` compares: specification and SHA-256 of the tensors."""
     weights, feedback = (record.digests.get(name, "") for name in (schema.FINAL, schema.FEEDBACK))
     return {schema.TAG_SPEC: record.spec.identity, schema.TAG_WEIGHTS: weights, schema.TAG_FEEDBACK: feedback}
 
 
 class ModelRegistry:
-    """Registered models of an existing store. Every method raises StoreError if the store reports an error."""
+    """Registered models of an existing store.
+
+    Every method raises StoreError if the store reports an error.
+    """
 
     def __init__(self, uri: str = ""):
         self.uri = resolve_uri(uri)

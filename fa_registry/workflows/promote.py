@@ -35,7 +35,7 @@ SPEAKS_AGAINST = ("fail", "error", "not_applicable")
 
 @dataclass(frozen=True, repr=False)
 class Promotion(Result):
-    """Result of `run_promote`: the version, and whether it is new; the verdict of each edition; the aliases that were set."""
+    """Result of `run_promote`: the version, its verdicts, and the aliases that were set."""
 
     name: str
     version: str
@@ -102,7 +102,7 @@ def run_promote(
 
 
 def audited_verdicts(tracker: Tracker, run: StoredRun, edition: str) -> tuple[str, list[Opinion]]:
-    """Return the id of the newest audit of a run, and what its record says by each edition, the deciding edition first.
+    """Return the newest audit's id and its findings by each edition, the deciding edition first.
 
     Raises:
         UsageError: the run was not trained to its end, or no audit by `edition` judged its present files.
@@ -130,7 +130,7 @@ def audited_verdicts(tracker: Tracker, run: StoredRun, edition: str) -> tuple[st
 
 
 def _check_audit(tracker: Tracker, report: AuditReport, index: int, command: str) -> None:
-    """Raise IntegrityError if the verdicts do not follow from the records, or the setting's records from the files."""
+    """Raise IntegrityError if verdicts do not follow from records, or records from files."""
     setting = report.runs[index].record.spec.setting.identity
     records = [judged.record for judged in report.runs if judged.record.spec.setting.identity == setting]
     checks = {f"run {record.run_id}": check_record(tracker, tracker.get(record.run_id), record) for record in records}
@@ -148,7 +148,10 @@ def audit_command(run: StoredRun, edition: str) -> str:
 
 
 def deciding_edition(run: StoredRun, candidates: list[EditionReference], edition: str) -> EditionReference:
-    """Return the edition whose verdict decides; changed thresholds, or another digest of a built-in name, never decide."""
+    """Return the edition whose verdict decides.
+
+    An edition with changed thresholds never decides. Neither does one with a built-in name and another digest.
+    """
     problems: list[str] = []
     loaded = load_or_name(edition, problems) if edition else None
     if problems:
@@ -181,9 +184,9 @@ def check_override(run: StoredRun, opinion: Opinion, reason: str | None) -> None
 
 
 def verified(tracker: Tracker, run: StoredRun, data_root: Path | None = None) -> RunRecord:
-    """Return the run's record with recomputed metrics, or with the recorded metrics if this machine cannot recompute them.
+    """Return the run's record with recomputed metrics.
 
-    Raise IntegrityError if a file or a metric differs from what was recorded.
+    The metrics are the recorded ones if this machine cannot recompute them. Raise IntegrityError if a file or a metric differs from what was recorded.
     """
     measured, _ = remeasure_run(tracker, run, data_root=data_root)
     (record,) = compared(tracker, [measured])
@@ -197,7 +200,7 @@ def verified(tracker: Tracker, run: StoredRun, data_root: Path | None = None) ->
 
 
 def version_tags(record: RunRecord, opinions: list[Opinion], despite: str, author: str) -> dict[str, str]:
-    """Return the tags of the version: verdicts, editions, digests, and the reason to promote a run that did not pass."""
+    """Return the tags of the version: verdicts, edition, digests, and the reason if one is needed."""
     deciding, judged = opinions[0]
     tags = {
         **{schema.verdict_tag(reference): one.verdict.label for reference, one in opinions},
@@ -216,9 +219,9 @@ def version_tags(record: RunRecord, opinions: list[Opinion], despite: str, autho
 
 
 def verdict_alias(deciding: Opinion, adopted: bool = False) -> str:
-    """Return the alias for the deciding verdict: `pass`, or for an edition that is not built in `pass-lenient-1a2b3c4d`.
+    """Return the alias for the deciding verdict: `pass`, or `pass-lenient-1a2b3c4d`.
 
-    The alias of an adopted run begins with `adopted`, unless the promotion needs a reason.
+    The longer form is for an edition that is not built in. The alias of an adopted run begins with `adopted`, unless the promotion needs a reason.
     """
     edition, outcome = deciding[0], deciding[1].verdict.outcome
     outcome = ADOPTED if adopted and outcome not in NEEDS_REASON else outcome

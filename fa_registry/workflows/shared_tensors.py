@@ -1,4 +1,4 @@
-"""Find runs of different methods or seeds with a bitwise equal trained tensor, that is, one that training changed."""
+"""Find runs of different methods or seeds that share a trained tensor bit by bit."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ LEAST_STEPS = 3  # in fewer steps, two methods may move the readout equally
 
 
 def shared_tensors(tracker: Tracker, records: Sequence[RunRecord]) -> dict[str, dict[str, list[str]]]:
-    """Return the pairs of runs with equal trained tensors: run id → id of the other run → names of the tensors.
+    """Return the tensors that runs share: run id → id of the other run → names.
 
-    Pairs of controls with the same method and seed are omitted. If the method learns locally, both controls train the same
+    Only tensors that training changed are compared. Pairs of controls with the same method and seed are omitted. If the method learns locally, both controls train the same
     embedding.
     """
     ordered = sorted(records, key=lambda record: (record.spec.architecture, record.spec.seed, record.run_id))
@@ -51,7 +51,7 @@ def shared_tensors(tracker: Tracker, records: Sequence[RunRecord]) -> dict[str, 
 
 
 def _trained_digests(tracker: Tracker, record: RunRecord) -> dict[str, str]:
-    """Return the SHA-256 of each trained tensor of a run; empty if the run has too few steps or no readable weights."""
+    """Return the SHA-256 of each trained tensor; empty for few steps or unreadable weights."""
     initial = initial_weights(record.spec)
     if not initial or record.spec.epochs * (schema.sealed_step(record.digests) or LEAST_STEPS) < LEAST_STEPS:
         return {}
