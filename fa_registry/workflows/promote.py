@@ -186,7 +186,8 @@ def check_override(run: StoredRun, opinion: Opinion, reason: str | None) -> None
 def verified(tracker: Tracker, run: StoredRun, data_root: Path | None = None) -> RunRecord:
     """Return the run's record with recomputed metrics.
 
-    The metrics are the recorded ones if this machine cannot recompute them. Raise IntegrityError if a file or a metric differs from what was recorded.
+    The metrics are the recorded ones if this machine cannot recompute them. Raise IntegrityError if a file or a metric differs from
+    what was recorded.
     """
     measured, _ = remeasure_run(tracker, run, data_root=data_root)
     (record,) = compared(tracker, [measured])
@@ -221,7 +222,8 @@ def version_tags(record: RunRecord, opinions: list[Opinion], despite: str, autho
 def verdict_alias(deciding: Opinion, adopted: bool = False) -> str:
     """Return the alias for the deciding verdict: `pass`, or `pass-lenient-1a2b3c4d`.
 
-    The longer form is for an edition that is not built in. The alias of an adopted run begins with `adopted`, unless the promotion needs a reason.
+    The longer form is for an edition that is not built in. The alias of an adopted run begins with `adopted`, unless the promotion
+    needs a reason.
     """
     edition, outcome = deciding[0], deciding[1].verdict.outcome
     outcome = ADOPTED if adopted and outcome not in NEEDS_REASON else outcome

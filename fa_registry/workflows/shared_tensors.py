@@ -32,8 +32,8 @@ LEAST_STEPS = 3  # in fewer steps, two methods may move the readout equally
 def shared_tensors(tracker: Tracker, records: Sequence[RunRecord]) -> dict[str, dict[str, list[str]]]:
     """Return the tensors that runs share: run id → id of the other run → names.
 
-    Only tensors that training changed are compared. Pairs of controls with the same method and seed are omitted. If the method learns locally, both controls train the same
-    embedding.
+    Only tensors that training changed are compared. Pairs of controls with the same method and seed are omitted: if the method
+    learns locally, both controls train the same embedding.
     """
     ordered = sorted(records, key=lambda record: (record.spec.architecture, record.spec.seed, record.run_id))
     holders: dict[tuple[str, str], list[RunRecord]] = {}
