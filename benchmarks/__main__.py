@@ -15,18 +15,14 @@ import torch
 from benchmarks.end_to_end import end_to_end_lines, measure_end_to_end
 from benchmarks.overheads import Overhead, measure_overheads, overhead_lines
 from benchmarks.recording import processor, recorded_elsewhere
-from benchmarks.registry_scale import SIZES, measure_sizes
-from benchmarks.registry_scale import scale_lines as registry_lines
 from benchmarks.step_time import measure_steps, step_lines
+from benchmarks.store_scale import SIZES, scale_lines
 from benchmarks.store_scale import measure as measure_store
-from benchmarks.store_scale import scale_lines as store_lines
 from fa_registry.training.devices import pinned_threads
 
 TARGET = 300.0  # seconds by the clock, for all
 LONGER = {  # what takes minutes by itself
-    "python -m benchmarks.registry_scale": "judging and rendering 2,500 and 10,000 made-up runs",
     "python -m benchmarks.store_scale": "every verb on stores of 2,000 and 10,000 runs",
-    "python -m benchmarks.audit_again": "an audit that measures 125 trained runs again",
 }
 HOW = """A step and its overheads are timed on one thread, in CPU seconds (tracking by the clock); whole epochs on two cores, by
 the clock; commands and pages as their tables say. Ratios are medians over interleaved rounds (least to largest)."""
@@ -78,14 +74,13 @@ def steps() -> tuple[dict[str, Any], Tables]:
 
 
 def two_cores() -> tuple[dict[str, Any], Tables]:
-    """Whole epochs, and the smallest registries: plain data, and tables."""
-    whole, registry, stores = measure_end_to_end(), measure_sizes(SIZES[:1]), [measure_store(SIZES[0])]
+    """Whole epochs, and the smallest store: plain data, and tables."""
+    whole, stores = measure_end_to_end(), [measure_store(SIZES[0])]
     found = {
         "end_to_end": dataclasses.asdict(whole),
-        "registry": [dataclasses.asdict(one) for one in registry],
         "stores": [dataclasses.asdict(one) for one in stores],
     }
-    return found, [end_to_end_lines(whole), registry_lines(registry), store_lines(stores)]
+    return found, [end_to_end_lines(whole), scale_lines(stores)]
 
 
 def shares(one: Overhead) -> dict[str, float]:

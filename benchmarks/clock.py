@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import torch
 
@@ -30,17 +30,6 @@ def ratio(above: Work, below: Work, rounds: int, device: torch.device) -> Spread
         taken = {work: seconds(work, device) for work in pair}
         found.append(taken[above] / taken[below])
     return Spread.of(found)
-
-
-def in_rounds(works: Mapping[str, Work], rounds: int, device: torch.device) -> dict[str, list[float]]:
-    """Seconds of each, round by round; a first round, in which graphs are captured, is not counted."""
-    found: dict[str, list[float]] = {name: [] for name in works}
-    for work in works.values():
-        work()
-    for _ in range(rounds):
-        for name, work in works.items():
-            found[name].append(seconds(work, device))
-    return found
 
 
 def _wait(device: torch.device) -> None:

@@ -89,7 +89,7 @@ class Model:
     def _copy_files(self, folder: Path, spec: RunSpec) -> tuple[str, str]:
         """Links to its files, with specification, weights and their seal written anew; returns the weights' digest and the seal.
 
-        No two runs may have nearly the same weights: every number of these has noise drawn from the specification's identity.
+        No two runs may share a tensor: every number of the weights has noise drawn from the specification's identity.
         """
         shutil.copytree(self.artifacts, folder, copy_function=os.link)
         _replace(folder / schema.SPEC, jsonio.pretty(spec))

@@ -1,10 +1,9 @@
 """python -m benchmarks.gpu [--json] [--record]: training on a CUDA device, alone, side by side, and beside the published loop.
 
 resmlp D = 256, L = 4 by dfa on 50,000 images of CIFAR's shape, 100 epochs with all that a run measures by epoch, trained once
-alone and eight times side by side; the ways to train replicas (benchmarks.replicas); a step of every method beside bp's; a step
-and an epoch of the published loop re-written, its data on the card too (in its favour); the limits: the step's products and
-convolutions alone, in a CUDA graph, and its counted work at the card's best rates (benchmarks.card); and what the whole paper
-would take (benchmarks.projection). How long all this takes is not known: it was not yet run on a card.
+alone and eight times side by side; a step of every method compared with bp's; a step and an epoch of the published loop, whose
+data are on the GPU too (in its favour); and the limit: the step's products and convolutions alone, in a CUDA graph. How long
+all this takes is not known: it was not yet run on a GPU.
 --record keeps the answers in docs/measured/gpu.json, from which docs/performance.md is made.
 """
 
@@ -19,13 +18,9 @@ from typing import Any
 import torch
 
 from benchmarks import published_card
-from benchmarks.card import SIDE, Card, card_lines, measure_card
 from benchmarks.clock import Work, ratio, seconds
 from benchmarks.products import Limit, steps_of
-from benchmarks.projection import STUDY, Projection, project_study, projection_lines
 from benchmarks.recording import FOLDER, add_options, tell
-from benchmarks.replicas import compare_ways, way_lines
-from benchmarks.run_cost import Silent
 from benchmarks.timing import Spread
 from fa_registry import methods
 from fa_registry.datasets import cifar_shaped
@@ -46,15 +41,14 @@ METHOD, CONV = 3.0, 0.40  # a method's step / bp's; share of its limit
 
 @dataclasses.dataclass(frozen=True)
 class Gpu:
-    """card: at its best. alone, side_by_side: seconds a run of 100 epochs. methods: step / bp's, by name.
+    """alone, side_by_side: seconds a run of 100 epochs. replicas: runs side by side. methods: step / bp's, by name.
 
-    published, published_epoch: its step / ours, its epoch / ours, each with all that is looked at after one.
+    published, published_epoch: its step / ours, its epoch / ours, each with all that is measured after one.
     limit: share of its products' time that a step reaches, by network; stepping: how each method's steps were taken.
-    ways: to train replicas, microseconds a step of a run.
     """
 
     device: str
-    card: Card
+    replicas: int
     alone: float
     side_by_side: float
     published: Spread
@@ -63,19 +57,16 @@ class Gpu:
     limit: dict[str, Spread]
     gflop: dict[str, float]
     stepping: dict[str, str]
-    ways: dict[str, Spread]
-    projection: Projection
 
     @classmethod
     def of(cls, measured: Mapping[str, Any]) -> Gpu:
         """From what --record kept."""
         fields = {field.name: measured[field.name] for field in dataclasses.fields(cls)}
-        for name in ("methods", "limit", "ways"):
+        for name in ("methods", "limit"):
             fields[name] = {key: Spread(**one) for key, one in fields[name].items()}
         for name in ("published", "published_epoch"):
             fields[name] = Spread(**fields[name])
-        fields["projection"] = Projection.of(fields["projection"])
-        return cls(**{**fields, "card": Card.of(fields["card"])})
+        return cls(**fields)
 
 
 def measure_gpu(
@@ -84,11 +75,8 @@ def measure_gpu(
     steps: int = STEPS,
     rounds: int = ROUNDS,
     replicas: int = REPLICAS,
-    study: str = STUDY,
-    side: int = SIDE,
-    **how: Any,
 ) -> Gpu:
-    """All of it. device: CUDA; a CPU, with fewer of everything, only to see that it runs. side: see Card. how: of project."""
+    """Measure all of it. device: CUDA; a CPU, with fewer of everything, only to see that it runs."""
 
     def trainer(**change: Any) -> Trainer:
         return Trainer(build_setup(parse_spec({**base, **change, "device": device.type}), device))
@@ -100,7 +88,7 @@ def measure_gpu(
     against_bp = {name: ratio(timed[name], timed["bp"], rounds, device) for name in names if name != "bp"}
     return Gpu(
         gpu_name(device) or "CPU",
-        measure_card(trainer(), steps, rounds, side),
+        replicas,
         seconds(lambda: run_to_completion(train_epochs(trainer(), Silent())), device),
         _side_by_side([trainer(seed=seed) for seed in range(replicas)], device) / replicas,
         ratio(published_card.steps(trainer().setup, steps), timed["dfa"], rounds, device),
@@ -109,8 +97,6 @@ def measure_gpu(
         {name: limit.share(steps, rounds) for name, limit in limits.items()},
         {name: limit.flop / 1e9 for name, limit in limits.items()},
         {name: one.stepping for name, one in trainers.items()},
-        compare_ways(lambda seed: trainer(seed=seed), replicas, steps, rounds),
-        project_study(study, device, replicas=replicas, steps=steps, **how),
     )
 
 
@@ -120,6 +106,13 @@ NETWORKS = {
     "small_resnet, bp": {"architecture": "small_resnet", "method": "bp"},
     "vit_mini, dfa": {"architecture": "vit_mini"},
 }
+
+
+class Silent:
+    """An observer that keeps nothing."""
+
+    def on_epoch(self, row: object, trainer: Trainer) -> None:
+        return None
 
 
 def _epoch(trainer: Trainer) -> Work:
@@ -151,7 +144,7 @@ def _side_by_side(trainers: list[Trainer], device: torch.device) -> float:
 def gpu_lines(found: Gpu) -> list[str]:
     """The table people read."""
     lines = [f"{found.device}: resmlp D = 256, L = 4, dfa, 100 epochs of 50,000, measured by epoch"]
-    beside = f"{found.projection.replicas} side by side"
+    beside = f"{found.replicas} side by side"
     for what, value, aim in (("alone", found.alone, ALONE), (beside, found.side_by_side, BESIDE)):
         lines.append(f"  {what:<30}{value:8.2f} s a run    aim ≤ {aim:g}: {'met' if value <= aim else 'MISSED'}")
     lines.append(f"  {'published step / ours':<30}{_words(found.published)}")
@@ -166,7 +159,7 @@ def gpu_lines(found: Gpu) -> list[str]:
     for name, spread in sorted(found.methods.items(), key=lambda item: item[1].median):
         verdict = "met" if spread.median <= METHOD else "MISSED"
         lines.append(f"  {name + ' / bp':<30}{_words(spread)}    aim ≤ {METHOD:g}: {verdict}; {found.stepping[name]}")
-    return [*lines, "", *card_lines(found.card), "", *way_lines(found.ways), "", *projection_lines(found.projection)]
+    return lines
 
 
 def _words(spread: Spread) -> str:

@@ -40,7 +40,7 @@ class Limit:
     """flop: of one step's products. gemm_rate: flop/s. optimizer_bytes: moved by AdamW. bandwidth: bytes/s.
 
     floor: seconds, median over the rounds. share: of the limit that a step reaches, floor / time round by round.
-    square_rate, square_floor, square_share: the same at the rate of one large square product; None in older records.
+    square_rate, square_floor, square_share: the same at the rate of one large square product.
     """
 
     flop: int
@@ -49,9 +49,9 @@ class Limit:
     bandwidth: float
     floor: float
     share: Spread
-    square_rate: float | None = None
-    square_floor: float | None = None
-    square_share: Spread | None = None
+    square_rate: float
+    square_floor: float
+    square_share: Spread
 
     @classmethod
     def of(cls, kept: Mapping[str, Any]) -> Limit:
@@ -61,8 +61,7 @@ class Limit:
     def by_rate(self) -> Iterator[tuple[str, float, float, Spread]]:
         """(what was multiplied, flop/s, floor, share) of either floor."""
         yield "these very shapes", self.gemm_rate, self.floor, self.share
-        if self.square_share:
-            yield f"one product {SQUARE} × {SQUARE} × {SQUARE}", self.square_rate, self.square_floor, self.square_share
+        yield f"one product {SQUARE} × {SQUARE} × {SQUARE}", self.square_rate, self.square_floor, self.square_share
 
 
 def products(shape: Shape) -> list[tuple[int, int, int, int]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from benchmarks import end_to_end, gpu, operations, readme, step_time
+from benchmarks import end_to_end, gpu, readme, step_time
 from benchmarks.overheads import MEASURING_TARGETS, TRACKING_TARGET
 from benchmarks.performance_stores import starts, stores
 from benchmarks.performance_time import where_the_time_goes
@@ -152,7 +152,6 @@ def _shares(measured: Mapping[str, Any]) -> Iterator[str]:
 
 def _card() -> Iterator[str]:
     yield "## On a GPU\n"
-    yield from _launches()
     measured = recorded(gpu.MEASURED)
     if measured is None:
         yield "Not measured yet: no GPU was available where this project is built. `make bench-gpu` measures all of it on a machine"
@@ -161,23 +160,6 @@ def _card() -> Iterator[str]:
     found = gpu.Gpu.of(measured)
     yield where(measured, "benchmarks.gpu") + "\n"
     yield "```text\n" + "\n".join(gpu.gpu_lines(found)) + "\n```\n"
-
-
-def _launches() -> Iterator[str]:
-    kept = recorded(operations.MEASURED)
-    if kept is None:
-        yield "Operations not counted yet: `python -m benchmarks.operations --record`.\n"
-        return
-    yield "Operations that a training step sends to the device, without views and allocations. They limit the step of a small"
-    yield f"network (resmlp D = 256, L = 4; counted on a CPU, torch {kept['versions']['torch']}, {kept['date']},"
-    yield "`python -m benchmarks.operations --record`):\n"
-    yield line(["method", "operations", "/ bp", f"≤ {operations.TARGET:g}"])
-    yield "|---|---:|---:|---|"
-    counts = kept["counts"]
-    for name, count in sorted(counts.items(), key=lambda item: item[1]):
-        times = count / counts["bp"]
-        yield line([name, str(count), f"{times:.2f}", verdict(times <= operations.TARGET)])
-    yield ""
 
 
 def _row(what: str, found: Spread, least: float | None = None, most: float | None = None) -> str:

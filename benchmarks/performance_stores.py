@@ -1,10 +1,10 @@
-"""docs/performance.md on large registries: made-up records, stores that every verb reads, runs that are measured again."""
+"""docs/performance.md on commands: what each takes to start, and on stores of many runs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from benchmarks import audit_again, registry_scale, start_up, store_scale
+from benchmarks import start_up, store_scale
 from benchmarks.recording import recorded, where
 from benchmarks.tables import line, verdict
 from benchmarks.verb_cost import Cost, Costs
@@ -34,8 +34,6 @@ def stores() -> Iterator[str]:
     yield "## Large registries\n"
     yield "CPU seconds · seconds by the clock · peak memory of whole commands on two cores, imports and pages included.\n"
     yield from _every_verb()
-    yield from _measured_again()
-    yield from _made_up()
 
 
 def _every_verb() -> Iterator[str]:
@@ -55,40 +53,6 @@ def _every_verb() -> Iterator[str]:
         yield line([words, *(_cost(one.costs[words]) for one in found), further])
     yield ""
     yield from _aims(store_scale.targets(found))
-
-
-def _measured_again() -> Iterator[str]:
-    kept = recorded(audit_again.MEASURED)
-    if kept is None:
-        yield NOT_YET.format("benchmarks.audit_again")
-        return
-    found = Costs.of(kept)
-    yield f"{where(kept, 'benchmarks.audit_again')}:"
-    yield "runs that were really trained, resmlp D = 256, L = 4 on digits.\n"
-    yield line(["command", f"{found.runs:,} runs"])
-    yield "|---|---:|"
-    for words, cost in found.costs.items():
-        yield line([words, _cost(cost)])
-    yield ""
-    yield from _aims(audit_again.targets(found))
-
-
-def _made_up() -> Iterator[str]:
-    kept = recorded(registry_scale.MEASURED)
-    if kept is None:
-        yield NOT_YET.format("benchmarks.registry_scale")
-        return
-    found = [registry_scale.Scale(**one) for one in kept["sizes"]]
-    yield f"{where(kept, 'benchmarks.registry_scale')}:"
-    yield "judging and rendering made-up records alone.\n"
-    yield line(["records", "settings", "forms", "CPU", "CPU a record", "peak memory", "index", "all pages"])
-    yield "|---:|" + "---:|" * 7
-    for one in found:
-        counts = [f"{one.records:,}", f"{one.settings:,}", f"{one.forms:,}", f"{one.cpu:.1f} s"]
-        sizes = [f"{one.peak:.0f} MiB", f"{one.index_bytes / 1e6:.2f} MB", f"{one.bytes_written / 1e6:.0f} MB"]
-        yield line([*counts, f"{one.milliseconds_a_record:.1f} ms", *sizes])
-    yield ""
-    yield from _aims(registry_scale.targets(found))
 
 
 def _cost(cost: Cost) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from benchmarks import audit_again, end_to_end, operations, step_time, store_scale
+from benchmarks import end_to_end, step_time, store_scale
 from benchmarks.recording import recorded
 from benchmarks.tables import line
 from benchmarks.tasks import EPOCHS
@@ -15,7 +15,7 @@ from fa_registry.tracking.mlflow_tracker import PAGE
 OPENING = "optimize"  # of store_scale.VERBS: it does hardly anything else
 WORDS = """
 - **A step**: its products are in the table above. The rest are LayerNorm, GELU, the credits' normalisation and the launch of
-  operations, counted under "On a GPU".
+  operations.
 - **Against the published loop** the step saves a second forward pass, an optimizer a block and a host read a step; the data
   path saves PIL images one by one.{jobs}
 - **Measuring** costs a forward pass over the whole test set, each epoch. On digits an epoch is 12 steps, and no way of
@@ -26,13 +26,8 @@ WORDS = """
   audit.
 - **A GPU** step is captured in a CUDA graph, and eight runs share the GPU in turns of one thread
   ([decision 0028](decisions/0028-one-card-many-runs.md)). No value inside a step is read on the host; a test checks this for
-  every method and architecture.{costly}
+  every method and architecture.
 """
-WHY = {  # a method over the aim → why; one that is not in here has to be explained first
-    "ep": "twenty relaxation steps a batch",
-    "predictive_coding": "twenty relaxation steps a batch",
-    "credit_bridge": "four passes through its value net, one of them differentiated twice",
-}
 
 
 def where_the_time_goes(measured: Mapping[str, Any]) -> Iterator[str]:
@@ -44,9 +39,9 @@ def where_the_time_goes(measured: Mapping[str, Any]) -> Iterator[str]:
     rows = [*_step(steps["limit"])] if steps else []
     for one in measured["bench"]["overheads"]:
         rows += _epoch(one)
-    for row in (*rows, *_stores(), *_again()):
+    for row in (*rows, *_stores()):
         yield line(row)
-    yield WORDS.format(jobs=_jobs(), costly=_costly(), page=PAGE)
+    yield WORDS.format(jobs=_jobs(), page=PAGE)
 
 
 def _jobs() -> str:
@@ -60,16 +55,6 @@ def _jobs() -> str:
         f" A second process brings {jobs:.2f} times the runs a second,\n  a second thread {threads:.2f} times "
         "(`python -m benchmarks.end_to_end`): `--jobs` defaults to one process a core."
     )
-
-
-def _costly() -> str:
-    """The methods whose step hands over more operations than is aimed at, most first, and why."""
-    kept = recorded(operations.MEASURED)
-    counts = kept["counts"] if kept else {}
-    times = {name: counts[name] / counts["bp"] for name in sorted(counts, key=lambda name: -counts[name])}
-    over = [f"{name} {ratio:.1f} ({WHY[name]})" for name, ratio in times.items() if ratio > operations.TARGET]
-    aim = f" These methods need more than {operations.TARGET:g} times the operations of bp in a step:"
-    return aim + "\n  " + ",\n  ".join(over) + "." if over else ""
 
 
 def _step(limit: Mapping[str, Any]) -> Iterator[list[str]]:
@@ -108,13 +93,3 @@ def _stores() -> Iterator[list[str]]:
         yield [f"an audit of {store.runs:,} logged runs", "reading, judging, drawing and logging, by run", f"{own:.0%}"]
         yield ["", f"importing MLflow and opening the store: what `{OPENING}` takes", f"{opening:.0%}"]
         yield ["", "other imports, and pages that do not grow with the runs", f"{1 - own - opening:.0%}"]
-
-
-def _again() -> Iterator[list[str]]:
-    kept = recorded(audit_again.MEASURED)
-    if kept is None:
-        return
-    found = Costs.of(kept)
-    own = 1 - found.costs[audit_again.LOGGED].cpu / found.costs[audit_again.AGAIN].cpu
-    yield [f"an audit that recomputes {found.runs:,} runs", "measuring, and the processes that do it", f"{own:.0%}"]
-    yield ["", "the part that an audit of logged metrics does too", f"{1 - own:.0%}"]

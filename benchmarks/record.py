@@ -12,12 +12,9 @@ import time
 from benchmarks.recording import ROOT
 
 COMMANDS = (
-    ("benchmarks.operations", "--record"),
     ("benchmarks.step_time", "--record"),
     ("benchmarks.end_to_end", "--record"),
     ("benchmarks.readme", "--record"),  # README shows the figures above too
-    ("benchmarks.audit_again", "--record"),
-    ("benchmarks.registry_scale", "--record"),
     ("benchmarks.store_scale", "--record"),
     ("benchmarks.start_up", "--record"),
     ("benchmarks.performance",),

@@ -78,7 +78,6 @@ def recorded_elsewhere(folder: Path = FOLDER) -> list[str]:
 
 def where(kept: Mapping[str, Any], command: str) -> str:
     """The line under a heading: the note, if any; machine, versions, date, command."""
-    versions = kept.get("versions", {})  # older records have none
-    known = [f"{name} {versions[name]}" for name in ("torch", "mlflow", "numpy") if name in versions]
+    known = [f"{name} {kept['versions'][name]}" for name in ("torch", "mlflow", "numpy")]
     note = f"{kept['note']}\n" if kept.get("note") else ""
     return f"{note}{', '.join([kept['machine'], *known, kept['date']])}, `python -m {command} --record`"

@@ -52,11 +52,6 @@ def seconds_per_call(work: Callable[[], object], calls: int) -> float:
     return (time.process_time() - start) / calls
 
 
-def cpu_seconds() -> float:
-    """Those of this process so far, and of the children that it has waited for."""
-    return sum(os.times()[:4])
-
-
 def by_the_clock(candidates: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
     """Seconds of wall clock, one figure a round, for work that is done in several processes; each runs once untimed first.
 

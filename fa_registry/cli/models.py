@@ -77,8 +77,8 @@ def promote(as_json: bool, **arguments: Any) -> None:
 
     RUN is a run id, or the first characters of a run id. First, the metrics of the run are recomputed as in `verify`.
 
-    The model version contains safetensors files, the specification and a model card, but no pickle and no MLflow flavour. To load
-    a model version, call fa_registry.load_model("models:/NAME@alias").
+    The model version refers to the files of the run, without pickle and without an MLflow flavour. Its tags contain the verdicts,
+    the editions and the digests. To load a model version, call fa_registry.load_model("models:/NAME@alias").
 
     A run with verdict FAIL or INCOMPLETE is promoted only with --override-reason.
 

@@ -193,7 +193,7 @@ class MlflowTracker(Tracker):
         run = self._writer.create_run(
             self.experiment_id,
             run_name=name,
-            tags={**tags, "mlflow.user": _user(), "mlflow.source.name": "fa_registry"},
+            tags={**tags, "mlflow.user": login_name(), "mlflow.source.name": "fa_registry"},
         )
         self._places[run.info.run_id] = _Place.of(run.info)
         self.log(run.info.run_id, params=params)
@@ -516,7 +516,8 @@ def _held(table: Mapping[str, Any]) -> dict[str, Any]:
     return {jsonio.intern_values(name): jsonio.intern_values(value) for name, value in table.items()}
 
 
-def _user() -> str:
+def login_name() -> str:
+    """Return the login name of this user, or the number of a user without a name."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # a container's uid may have no name

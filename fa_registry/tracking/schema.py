@@ -56,6 +56,9 @@ TAG_IMPORTED_VERDICT = "fa.imported_verdict"  # verdict on the run in that bundl
 TAG_ADOPTED = "fa.adopted"  # "true" on a run that was trained elsewhere
 # digest of the final weights' content, so that a search finds equal weights under another name
 TAG_WEIGHTS = "fa.weights"
+# Tags of a model version that `promote` registers, in addition to those of its run. `fa.weights` is the SHA-256 of its file there.
+TAG_RUN, TAG_FEEDBACK, TAG_CONTROL, TAG_INTEGRITY = "fa.run", "fa.feedback", "fa.control", "fa.integrity"
+TAG_DESPITE, TAG_AUTHOR = "fa.despite", "fa.author"  # why a run that did not pass was promoted, and who decided it
 REPEATED_TAGS = {  # tag → the field of provenance.json whose value the tag repeats
     TAG_METHOD: "method",
     TAG_SETTING: "setting",

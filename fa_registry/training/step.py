@@ -104,7 +104,7 @@ def norm_eps(credit_scale: str, count: int) -> float:
     """Return the ε of the recipe, converted to the scale of the summed loss.
 
     A rule that was published for the credit of the mean loss divides c/N by rms(c/N) + ε. This equals c divided by rms(c) + N·ε.
-    With ε instead of N·ε, the growth of fa on digits is about twice as large (docs/differences.md).
+    With ε instead of N·ε, the growth of fa on digits is about twice as large.
     tests/methods/test_published.py trains fa and dfa with this code and with the published loop. Both give equal results if this
     code uses the `credit_scale` of the method's card. With the other value of `credit_scale`, the results differ. The returned
     number depends only on `count`, the batch size N, so it is constant in a captured step.

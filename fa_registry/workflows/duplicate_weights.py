@@ -11,14 +11,14 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from fa_registry import architectures, jsonio, methods
-from fa_registry.errors import IntegrityError, PluginError, RegistryError, UnknownName
+from fa_registry.errors import IntegrityError, PluginError, RegistryError, UnknownName, pluralise
 from fa_registry.protocol.integrity import with_checks
 from fa_registry.records import Check, Recipe, RunRecord, RunSpec, Scalar
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import Tracker
 from fa_registry.tracking.reader import read_provenance, read_spec, runs_by_tag
 from fa_registry.training.checkpoint import content_digest, load_tensors
-from fa_registry.workflows.near_copies import effective_control, near_copies
+from fa_registry.workflows.shared_tensors import effective_control, shared_tensors
 
 FINAL_WEIGHTS = "final weights"  # subject of the checks
 INITIAL_WEIGHTS = "initial weights"
@@ -75,7 +75,7 @@ def compared(tracker: Tracker, records: Sequence[RunRecord]) -> list[RunRecord]:
     """Return the records, with a mismatch on each record that duplicates another run.
 
     A record is a duplicate if another record or another run in the store has equal final weights. A record is also a duplicate if
-    another record has almost equal final weights (see `near_copies`). Other runs in the store are found by the digest in their
+    another record has an equal trained tensor (see `shared_tensors`). Other runs in the store are found by the digest in their
     tags, and confirmed by the digest in their recorded files. The order of the records does not change.
     """
     digests = [record.provenance.get("final_weights") or _content(tracker, record) for record in records]
@@ -88,20 +88,21 @@ def compared(tracker: Tracker, records: Sequence[RunRecord]) -> list[RunRecord]:
         _with_finding(record, [*by_digest.get(digest, ()), *elsewhere.get(digest, ())])
         for digest, record in zip(digests, records, strict=True)
     ]
-    similar_runs, records_by_id = near_copies(tracker, records), {record.run_id: record for record in records}
-    return [_with_near(record, similar_runs.get(record.run_id, {}), records_by_id) for record in checked_records]
+    shared, run_names = shared_tensors(tracker, records), {record.run_id: record.name for record in records}
+    return [_with_shared(record, shared.get(record.run_id, {}), run_names) for record in checked_records]
 
 
-def _with_near(record: RunRecord, similar_runs: Mapping[str, str], records_by_id: Mapping[str, RunRecord]) -> RunRecord:
-    """Add a failed check that names the runs with almost the same weights.
+def _with_shared(record: RunRecord, shared: Mapping[str, Sequence[str]], run_names: Mapping[str, str]) -> RunRecord:
+    """Add a failed check that names the runs with equal trained tensors.
 
     A record that already has a failed check of the final weights is not changed.
     """
-    if not similar_runs or any(_is_found(check) for check in record.integrity.checks):
+    if not shared or any(_is_found(check) for check in record.integrity.checks):
         return record
     reported = [
-        f"the same weights as run {run_id} ({records_by_id[run_id].name}) {text}"
-        for run_id, text in similar_runs.items()
+        f"the same weights as run {run_id} ({run_names[run_id]}) in {pluralise(len(names), 'trained tensor')}, bit by bit, "
+        f"e.g. {', '.join(names[:SHOWN])}"
+        for run_id, names in shared.items()
     ]
     remainder = [f"{len(reported) - SHOWN} more runs"] if len(reported) > SHOWN else []
     return _with_check(record, Check(FINAL_WEIGHTS, "differs", "; ".join([*reported[:SHOWN], *remainder])))

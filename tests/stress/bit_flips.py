@@ -20,6 +20,7 @@ from pathlib import Path
 
 from fa_registry import load_model
 from fa_registry.errors import RegistryError
+from fa_registry.tracking import schema
 from fa_registry.training.resume import ResumeFile
 from fa_registry.training.trainer import Trainer
 from fa_registry.workflows.options import RemeasureOptions, RunSelector
@@ -28,7 +29,8 @@ from tests.helpers.tiny_tasks import tiny_task
 from tests.workflows.promotion import Judged, judged_study
 
 NAME = "flipped"  # of the promoted model
-KIND = re.compile(r"(?<=promoted/)[^/]+|(?<=forms/)[^/]+(?=\.)|(?<=figures/)[^/]+(?=\.)|\d+")
+LOADED = (schema.PROVENANCE, schema.SPEC, schema.FINAL, schema.FEEDBACK)  # files that load_model reads
+KIND = re.compile(r"(?<=forms/)[^/]+(?=\.)|(?<=figures/)[^/]+(?=\.)|\d+")
 TRUSTED = RemeasureOptions(trust_logged=True, device="cpu")  # every file is looked at all the same
 
 
@@ -52,11 +54,9 @@ def prepare(judged: Judged) -> dict[str, list[tuple[Path, Callable[[], bool]]]]:
             place, _, name = path.as_posix().rpartition("/artifacts/")
             run_id = place.rpartition("/")[2]
             kind = f"audit's {KIND.sub('*', name)}" if run_id in audits else KIND.sub("*", name)
-            promoted = name.startswith("promoted/")
-            find = (
-                load_refuses(judged) if promoted else verify_tells(judged, run.run_id if run_id in audits else run_id)
-            )
-            files[kind].append((path, find))
+            files[kind].append((path, verify_tells(judged, run.run_id if run_id in audits else run_id)))
+            if run_id == run.run_id and name in LOADED:
+                files[f"promoted {name}"].append((path, load_refuses(judged)))
     resume = ResumeFile(judged.folder, "half")
     resume.write(Trainer(tiny_task()), [])
     files["resume file"].append((resume.path, lambda: begins_again(resume)))

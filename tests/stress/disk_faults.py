@@ -70,10 +70,10 @@ def _pages(judged: Judged) -> dict[str, bytes]:
 
 
 def _versions(judged: Judged) -> set[str]:
+    client = judged.registry.client
     return {
-        version.aliases and version.run_id
-        for name in judged.registry.names()
-        for version in judged.registry.versions(name)
+        bool(client.get_registered_model(name.rpartition("/")[0]).aliases) and run_id
+        for name, run_id in judged.versions().items()
     }
 
 

@@ -156,9 +156,10 @@ def look(folder: Path) -> dict[str, Any]:
         same |= {f"{run.tags[schema.TAG_SPEC]} {name}": value for name, value in run.tags.items() if "verdict" in name}
     pages = [path for path in (folder / "reports").rglob("*") if path.is_file()]
     same |= {path.relative_to(folder).as_posix(): jsonio.file_digest(path) for path in pages}
-    registry = ModelRegistry(tracker.uri)
-    versions = [version for name in registry.names() for version in registry.versions(name)]
-    same |= {version.reference: [sorted(version.aliases), version.tags] for version in versions}
+    client = ModelRegistry(tracker.uri).client
+    for version in client.search_model_versions():
+        aliases = sorted(client.get_registered_model(version.name).aliases)
+        same |= {f"{version.name}/{version.version}": [aliases, version.tags]}
     wrong = verify_runs(RunSelector(run_ids=tuple(run.run_id for run in runs)), RemeasureOptions(trust_logged=True))
     running = {
         run.run_id for run in [*tracker.search({}, state="RUNNING"), *tracker.search({schema.TAG_STATUS: "running"})]

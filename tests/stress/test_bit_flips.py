@@ -14,7 +14,7 @@ HANDED_OUT = {
     "audit's audit.json",
     "checkpoints/epoch_*.safetensors",
     "feedback/card.json",
-    "promoted/*/card.md",
+    "promoted checkpoints/final.safetensors",
     "report/form.html",
     "resume file",
 }

@@ -75,17 +75,20 @@ class Judged:
 
     def refused(self, run: StoredRun, *arguments: str, code: int = 2) -> str:
         """What promote said; it has made no version, and left nothing among the run's artifacts."""
-        before = self._left()
+        before = self._left(run)
         result = self.promote(run, *arguments)
         assert result.exit_code == code, result.output
-        assert self._left() == before
+        assert self._left(run) == before
         return result.stderr
 
-    def _left(self) -> tuple[set[Path], list[str]]:
-        """Every file of a version, and every version."""
-        registry = self.registry  # opened once
-        versions = [version.reference for name in registry.names() for version in registry.versions(name)]
-        return set(self.folder.glob("mlartifacts/**/promoted/**/*")), versions
+    def versions(self) -> dict[str, str]:
+        """Every version of a model (`NAME/1`) and the id of its run."""
+        found = self.registry.client.search_model_versions()
+        return {f"{version.name}/{version.version}": version.run_id for version in found}
+
+    def _left(self, run: StoredRun) -> tuple[set[Path], dict[str, str]]:
+        """Every file of the run, and every version."""
+        return set(self.folder.glob(f"mlartifacts/**/{run.run_id}/**/*")), self.versions()
 
 
 def judged_study(folder: Path) -> None:

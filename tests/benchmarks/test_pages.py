@@ -1,0 +1,45 @@
+"""The pages that benchmarks write equal the records in docs/measured/."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks import calibration, fashion, performance, readme, tokens
+from benchmarks.recording import ROOT
+from benchmarks.tables import inserted
+
+README, DIGITS, FASHION = (
+    ROOT / "README.md",
+    *(ROOT / "projects" / name / "README.md" for name in ("digits", "fashion")),
+)
+BLOCKS = [
+    (README, readme, readme.render),
+    (README, fashion, fashion.render),
+    (DIGITS, readme, readme.render_digits),
+    (FASHION, fashion, fashion.render_epochs),
+    (tokens.PAGE, tokens, tokens.render),
+    (calibration.PAGE, calibration, calibration.render),
+]
+
+
+def written(page: Path) -> str:
+    """The text of the page after its benchmarks have written it again."""
+    if page == performance.PAGE:
+        return performance.render()
+    text = page.read_text(encoding="utf-8")
+    for path, module, render in BLOCKS:
+        if path == page:
+            text = inserted(text, module.BEGIN, render(json.loads(module.MEASURED.read_text(encoding="utf-8"))))
+    return text
+
+
+@pytest.mark.parametrize(
+    "page",
+    dict.fromkeys([performance.PAGE, *(path for path, *_ in BLOCKS)]),
+    ids=lambda page: page.relative_to(ROOT).as_posix(),
+)
+def test_the_page_equals_the_records(page):
+    assert page.read_text(encoding="utf-8") == written(page)
