@@ -72,7 +72,10 @@ def gradients_enabled() -> Iterator[None]:
 
 
 def usable_for_gradients(value: Any) -> Any:
-    """Return a value, or a copy of a tensor that was made in inference_mode, because autograd refuses such a tensor."""
+    """Return a value, or a copy of a tensor that was made in inference_mode.
+
+    Autograd refuses such a tensor.
+    """
     if not isinstance(value, Tensor) or not value.is_inference():
         return value
     copied = value.detach().clone()

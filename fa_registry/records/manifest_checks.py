@@ -95,8 +95,9 @@ FEEDBACK: Mapping[str, Is] = {"sha256": is_text, "tensors": is_table_of(is_list_
 
 
 def never_changed(epoch_weights: Any) -> bool:
-    """Return whether the trained weights of a loop are equal at all epochs from 0 to 2 or more, or from 1 to 3 or more.
+    """Return whether the trained weights of a loop never changed.
 
+    They are equal at all epochs from 0 to 2 or more, or from 1 to 3 or more.
     The loop may initialise the weights after epoch 0. One epoch without a change may be a learning rate that begins at 0.
 
     Args:

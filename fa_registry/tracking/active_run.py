@@ -1,4 +1,4 @@
-"""The run and the experiment of MLflow's fluent API, such as mlflow.log_metric and mlflow.set_experiment."""
+"""The active run and the chosen experiment of MLflow's fluent API."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ def active_run(uri: str, run: Run) -> Iterator[None]:
 
 
 def chosen_experiment(uri: str) -> str:
-    """Return the name of the experiment that mlflow.set_experiment chose, or an empty string without such a call.
+    """Return the name of the experiment that mlflow.set_experiment chose.
+
+    Without such a call, the name is empty.
 
     Args:
         uri: tracking URI of a store. If MLflow uses another store, the choice does not apply to this store.

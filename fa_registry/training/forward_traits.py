@@ -1,4 +1,4 @@
-"""Two properties of a user-supplied forward pass that change its measurements: random numbers and written tensors."""
+"""Properties of a user-supplied forward pass: random numbers and written tensors."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def observed_look(
 
 
 def _problem_of_pass(network: nn.Module, error: Exception) -> str:
-    """Return why a forward/backward pass failed and what to do, or an empty string if the cause is unknown."""
+    """Return why a forward/backward pass failed, or "" if the cause is unknown."""
     if isinstance(error, RuntimeError) and any(text in str(error) for text in NO_GRAPH):
         return (
             "expected that the loss depends on every state, found a detached or unused state; if the model detaches states or "

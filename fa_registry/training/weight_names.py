@@ -58,7 +58,7 @@ def find_weights(content: Any, expected: Collection[str]) -> dict[str, Any]:
         expected: names of the network's parameters and buffers.
 
     Raises:
-        ValueError: if the file contains no named tensors, several complete sets, or tensors beside the network.
+        ValueError: if the file contains no named tensors, several complete sets, or tensors outside of the set.
     """
     mappings = [(keys, without_wrappers(mapping, expected)) for keys, mapping in _mappings(content)]
     if not mappings:
@@ -91,7 +91,7 @@ def _mappings(content: Any) -> Iterator[tuple[tuple[str, ...], Mapping[Any, Any]
 
 
 def without_wrappers(mapping: Mapping[Any, Any], expected: Collection[str]) -> dict[str, Any]:
-    """Return the mapping with names from which the parts of wrappers were removed, unless the network has such parts."""
+    """Remove the parts of wrappers from names, unless the network has such parts."""
     removed = WRAPPERS.difference(part for name in expected for part in name.split("."))
     names = {name: ".".join(part for part in str(name).split(".") if part not in removed) for name in mapping}
     if len(set(names.values())) < len(names):  # two tensors would get one name
@@ -128,7 +128,10 @@ def _is_counter(name: str) -> bool:
 
 
 def _most_similar(mappings: Collection[Mapping[str, Any]], expected: Collection[str]) -> dict[str, Any]:
-    """Return the mapping with most of the expected names, perhaps without the first part that most of its names have."""
+    """Return the mapping with most of the expected names.
+
+    The first part of most names is removed, if more names are then expected.
+    """
     best: dict[str, Any] = {}
     for tensors in mappings:
         parts = Counter(name.partition(".")[0] for name in tensors)

@@ -83,7 +83,10 @@ class _Kept:
         self._stored = {part.id for part in parts if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
 
     def has(self, target: ast.expr) -> bool:
-        """Return whether a target is a global variable, an attribute or element of an outer object, or a returned parameter."""
+        """Return whether a target remains after a call.
+
+        It is a global variable, an attribute or element of an outer object, or a returned parameter.
+        """
         root = target
         while isinstance(root, (ast.Attribute, ast.Subscript)):
             root = root.value
@@ -106,7 +109,7 @@ def _choices(
 
 
 def _improves(data: TestSetUse, node: ast.AST, condition: ast.If, is_kept: Callable[[ast.expr], bool]) -> bool:
-    """Return whether an `if` compares a test result with a best value that remains, and sets the best value."""
+    """Return whether an `if` sets a best value that is less than a test result."""
     if not (isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], ORDERS)):
         return False
     sides = (node.left, node.comparators[0])
