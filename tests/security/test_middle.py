@@ -113,7 +113,9 @@ def test_a_claimed_other_processor_does_not_hide_the_middle(store, audit, forged
     assert code != 0 or run.verdict.outcome == "warn"
 
 
-def test_a_training_above_the_limit_with_a_claimed_processor_is_no_pass_whether_chosen_or_not(store, audit, monkeypatch):
+def test_a_training_above_the_limit_with_a_claimed_processor_is_no_pass_whether_chosen_or_not(
+    store, audit, monkeypatch
+):
     """The author chooses epochs and batch size, and so whether a training is above the limit."""
     monkeypatch.setattr(redrawing, "WHOLE_WORK", 1.0)
     path = loose(store, "loose")
