@@ -15,6 +15,7 @@ from filelock import FileLock
 from fa_registry import diagnostics, jsonio
 from fa_registry.records import RunRecord
 from fa_registry.tracking import schema
+from fa_registry.training import replay_from_seed
 from fa_registry.training.replay_from_seed import ReplayResult
 from fa_registry.workflows import remeasure
 
@@ -87,6 +88,7 @@ def remembering(measure: Callable[..., tuple[RunRecord, ReplayResult | None]], k
         whole = record.run_id in (measuring.whole or ())
         asked += [whole, measuring.nonce if whole else ""]
         code = [jsonio.encode(remeasure.code_check(record)), diagnostics.CATALOG.names()]
+        asked += [replay_from_seed.WHOLE_WORK]
         # A test may put its own functions in their place.
         functions = (remeasure.obstacle, remeasure.build_setup, remeasure.replay_training, remeasure.remeasure)
         key = (jsonio.digest_of([asked, code]), *functions)
