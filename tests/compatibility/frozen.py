@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 from click.testing import CliRunner, Result
 
 from fa_registry.cli import main
@@ -80,7 +81,23 @@ def unpacked() -> Iterator[Path]:
         with sqlite3.connect(folder / "store.db") as store:
             for table, column in (("runs", "artifact_uri"), ("experiments", "artifact_location")):
                 store.execute(f"UPDATE {table} SET {column} = replace({column}, ?, ?)", (MADE_IN, str(folder)))
+            _rescale_gradients(store)
         yield folder
+
+
+def _rescale_gradients(store: sqlite3.Connection) -> None:
+    """Give the logged ‖g‖ the scale of the mean loss. The commit that made the archive logged that of one sample."""
+    for run_id, uri in store.execute("SELECT run_uuid, artifact_uri FROM runs").fetchall():
+        series = Path(uri.removeprefix("file://")) / "series.parquet"
+        rows = pq.read_table(series).to_pylist() if series.is_file() else []
+        gradients = [row for row in rows if "g_norm_mean_ce" in row.values()]
+        last = max((row["site"] for row in gradients), default=0)
+        for row in gradients:
+            keys = [f"g_norm/site_{row['site']:02d}", *(["g_L"] if row["site"] == last else [])]
+            for table in ("metrics", "latest_metrics"):
+                for key in keys:
+                    where = (row["value"], run_id, key, row["epoch"])
+                    store.execute(f"UPDATE {table} SET value = ? WHERE run_uuid = ? AND key = ? AND step = ?", where)
 
 
 def run(*arguments: str) -> Result:
