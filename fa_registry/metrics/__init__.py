@@ -113,9 +113,9 @@ def at_last_site(name: str, card_metrics: Known = NONE) -> str:
 
 
 def value_in(measurements: Measurements, name: str) -> Reading | None:
-    """Return a metric with one number per run, or the value of a metric by site at the last site for `NAME_L`.
+    """Return a metric with one number per run, or None if it was not measured.
 
-    The result is None if the metric was not measured.
+    For `NAME_L`, this is the value of the metric `NAME` at the last site.
     """
     row = measurements.sites.get(at_last_site(name), ())
     return measurements.scalars.get(name, row[-1] if row else None)

@@ -123,7 +123,10 @@ def _next_step(tracker: Tracker, source: AuditSource, name: str) -> str:
 
 
 def _flags(tracker: Tracker, source: AuditSource) -> str:
-    """Return the options that select finished runs: those of the source, or those of the newest runs in the store."""
+    """Return the options with which `audit` selects finished runs.
+
+    These are the options of the source, or those of the newest runs in the store.
+    """
     from fa_registry.workflows.trained_options import has_finished_runs, trained_options  # imports torch
 
     asked = {"epochs": source.epochs, "seeds": list(source.seeds)}
