@@ -253,7 +253,9 @@ def test_a_loss_per_token_rejects_what_is_not_below_that_of_guessing(loss, expec
     records = [of_tokens(run("dfa"), loss)]
     analysis = analysed("ablation", records, "2026-12:token")
     assert row(analysis.tables[0], method="dfa")["loss per token"].text == expected
-    assert "loss per token does not fall below chance" in analysis.remarks[0] and "accuracy" not in repr(analysis.tables)
+    assert "loss per token does not fall below chance" in analysis.remarks[0] and "accuracy" not in repr(
+        analysis.tables
+    )
 
 
 def of_tokens(record, loss):
