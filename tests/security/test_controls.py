@@ -216,7 +216,7 @@ def adopted(store) -> list[str]:
 
 def test_bp_weights_adopted_as_dfa_with_honest_controls_are_stated_and_never_pass(store, audit, adopted):
     chosen = [argument for run_id in [*adopted, *store.run_ids(control="frozen")] for argument in ("--run", run_id)]
-    code, report = audit(*chosen, "--threshold", "D3=-100", published=True)
+    code, report = audit(*chosen, "--edition", "2026-05", "--threshold", "D3=-100", published=True)
     assert code == 0 and not report.excluded
     for run_id in adopted:
         (run,) = opinions(report, run_id)
