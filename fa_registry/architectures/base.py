@@ -133,7 +133,7 @@ def part_of(name: str) -> str:
 
 
 def stream_of(network: nn.Module, inputs: Tensor) -> str:
-    """Return whether the states of a network form a residual stream: RESIDUAL, REPLACED or NORMALISED of `records`.
+    """Return the kind of stream of a network: RESIDUAL, REPLACED or NORMALISED.
 
     The stream is NORMALISED if a state after a block is the output of a normalisation, as in a post-LN block. The norm of such a
     state does not show the scale of the stream.

@@ -333,7 +333,7 @@ def _estimated(
     samples: int,
     confidence: float,
 ) -> Margins:
-    """Return the margins with the mean, its interval and the test; all other fields have their default values."""
+    """Return the margins with mean, interval and test; other fields have their default values."""
     if not observed:
         return Margins(None, None, (), (), confidence=confidence, headline=headline)
     seeds, stated = tuple(sorted(observed)), any(reference.stated for reference in references.values())
@@ -361,7 +361,7 @@ def _estimated(
 
 
 def _mean_interval(values: Sequence[float], half_step: float, confidence: float) -> tuple[float, float] | None:
-    """Return the t interval of the mean with the resolution of the values, or None for fewer than two values."""
+    """Return the t interval of the mean with its resolution, or None for fewer than two values."""
     return _ends(t_interval(values, confidence) if len(values) > 1 else None, half_step)
 
 

@@ -167,7 +167,7 @@ def _undercut(finding: Finding, runs: Sequence[RunAudit]) -> str:
 
 
 def _estimate(finding: Finding) -> str:
-    """Return the interval of a margin with its test: `95 % interval +1.0 pp to +3.0 pp over 3 seeds, paired t test`."""
+    """Return the interval of a margin with its test: `95 % interval … over 3 seeds, paired t test`."""
     test = f", {finding.test}" if finding.test else ""
     return f"{_level(finding)} {_ends(finding)} over {finding.seeds} seeds{test}"
 
@@ -239,7 +239,7 @@ def _undecided(finding: Finding) -> str:
 
 
 def _seeds_advice(finding: Finding) -> str:
-    """Return a sentence about the number of seeds that would decide a margin whose interval contains the limit."""
+    """Return a sentence about the number of seeds that would decide the margin."""
     n_seeds = seeds_needed(finding)
     if n_seeds is None:
         return f"The mean is so close to the limit that not even {num(MOST_SEEDS)} seeds with this spread would decide"

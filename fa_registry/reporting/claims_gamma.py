@@ -157,12 +157,12 @@ def _size(runs: Sequence[RunAudit]) -> str:
 
 
 def _is_negative(runs: Sequence[RunAudit]) -> bool:
-    """Return whether Γ is negative in every seed, that is, whether a step along the credit increases the loss."""
+    """Return whether Γ is negative in every seed."""
     return all(scalar_metric(run.record, HEADLINE_GAMMA).value < 0 for run in runs)
 
 
 def _sign_claim(runs: Sequence[RunAudit]) -> tuple[str, str] | None:
-    """Return (key, text) if there are too few seeds to decide about Γ, or if Γ is negative; otherwise None."""
+    """Return (key, text) if there are too few seeds, or if Γ is negative; otherwise None."""
     count, least = len({run.record.spec.seed for run in runs}), _least_of(runs)
     if count < LEAST_SEEDS:
         subject = "one seed does" if count == 1 else f"{count} seeds do"
@@ -178,7 +178,7 @@ def _sign_claim(runs: Sequence[RunAudit]) -> tuple[str, str] | None:
 
 
 def _size_claim(runs: Sequence[RunAudit]) -> tuple[str, str] | None:
-    """Return (key, text) if the interval of Γ is not completely above the smallest Γ that counts, otherwise None."""
+    """Return (key, text) if the interval of Γ is not above the smallest Γ that counts, otherwise None."""
     gamma, least = _gamma_over_seeds(runs), _least_of(runs)
     low, high = gamma.interval or (gamma.mean.value, gamma.mean.value)
     if least is None or low >= least:

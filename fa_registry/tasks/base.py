@@ -185,7 +185,7 @@ class Task(abc.ABC):
         return {}
 
     def chance(self, train: Tensor, test: Tensor) -> float | None:
-        """Return the main metric of the best model that ignores its inputs, or None if the task does not define it.
+        """Return the main metric of the best model without inputs, or None if the task has none.
 
         Args:
             train: targets of the training samples.

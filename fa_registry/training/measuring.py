@@ -20,9 +20,9 @@ from fa_registry.architectures.base import stream_of
 from fa_registry.datasets.base import shared_samples
 from fa_registry.diagnostics import Observation
 from fa_registry.diagnostics.base import MOMENTS, REFERENCE_BATCH, Diagnostic, Measured
+from fa_registry.diagnostics.centred_gamma import NAMES as OF_CENTRED
 from fa_registry.diagnostics.gamma import NOT_CREDITED
 from fa_registry.diagnostics.gamma import NUMBERS as OF_GAMMA
-from fa_registry.diagnostics.gamma_centred import NAMES as OF_CENTRED
 from fa_registry.diagnostics.gamma_null import NAMES as OF_NULL
 from fa_registry.errors import PluginError, RegistryError
 from fa_registry.metrics import AGGREGATES, DECLARED, REFERENCE_CHECK, SPREAD, TOKEN_LOSS

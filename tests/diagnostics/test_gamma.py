@@ -11,9 +11,9 @@ from torch import nn
 
 from fa_registry.diagnostics.aggregates import NAMES as MEANS
 from fa_registry.diagnostics.aggregates import PLUGIN as AGGREGATES
+from fa_registry.diagnostics.centred_gamma import PLUGIN as GAMMA_CENTRED
 from fa_registry.diagnostics.gamma import PLUGIN as GAMMA
 from fa_registry.diagnostics.gamma_block_input import PLUGIN as GAMMA_BLOCK_INPUT
-from fa_registry.diagnostics.gamma_centred import PLUGIN as GAMMA_CENTRED
 from fa_registry.diagnostics.gamma_null import CHEAP_DRAWS, COSTLY_DRAWS, DEEP_NAMES, EXACT
 from fa_registry.diagnostics.gamma_null import NAMES as NULL_QUANTITIES
 from fa_registry.diagnostics.gamma_null import PLUGIN as GAMMA_NULL

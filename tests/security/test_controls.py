@@ -67,17 +67,17 @@ def form(store: Store, method: str) -> str:
     return page.read_text(encoding="utf-8")
 
 
-def stated_by_every_edition(report: AuditReport, method: str, states: dict[str, str]) -> None:
+def stated_by_every_edition(report: AuditReport, method: str) -> None:
     """Each run passes where its control is believed, and no edition that audits it gives more than a warning.
 
-    states: edition → the state of its depth rule, where it is not STATED.
+    An edition that judges over seeds decides nothing; one that judges each seed calls its pass STATED.
     """
     believed = {run.record.run_id: run.verdict.outcome for run in judge_believing(report)}
     for run in judged(report, method=method, control="none"):
         found = opinions(report, run.record.run_id)
         assert believed[run.record.run_id] == "pass" and len(found) == len(EDITIONS)
         for edition, judgement in zip(EDITIONS, found, strict=True):
-            finding, state = depth_of(judgement), states.get(edition, "STATED")
+            finding, state = depth_of(judgement), "UNDECIDED" if edition >= "2026-11" else "STATED"
             assert (finding.outcome, finding.state, finding.stated) == ("warn", state, True)
             assert finding.reference_run_id == run.frozen_run_id != "" and run.frozen_doubt in finding.sentence
             assert judgement.verdict.label == f"WARN({finding.rule} {state.lower()})"
@@ -97,8 +97,7 @@ def test_controls_whose_accuracy_was_typed_behind_a_loop_of_their_own_are_stated
         store.retell(run_id)
     code, report = audit("--editions", ",".join(EDITIONS), published=True)
     assert code == 0 and not report.excluded
-    # an interval over three seeds is wide where nothing is paired
-    stated_by_every_edition(report, "bp", {"2026-11": "UNDECIDED"})
+    stated_by_every_edition(report, "bp")
     (run, *_) = judged(report, method="bp", control="none")
     assert "a user-supplied training loop trained the control" in run.frozen_doubt
     assert f"control stated, run {run.frozen_run_id[:8]}, integrity unverifiable: " in form(store, "bp")
@@ -117,7 +116,7 @@ def test_controls_that_say_they_were_adopted_and_answer_the_contrary_are_stated(
     code, report = audit(*chosen, "--editions", ",".join(EDITIONS), published=True)
     assert code == 0 and not report.excluded
     assert {run.record.integrity.state for run in judged(report, control="frozen")} == {"verified"}
-    stated_by_every_edition(report, "bp", {})
+    stated_by_every_edition(report, "bp")
     (run, *_) = judged(report, method="bp", control="none")
     assert "the control was trained by another program and adopted" in run.frozen_doubt
     assert "control stated: the control was trained by another program and adopted" in form(store, "bp")
@@ -217,7 +216,7 @@ def adopted(store) -> list[str]:
 
 def test_bp_weights_adopted_as_dfa_with_honest_controls_are_stated_and_never_pass(store, audit, adopted):
     chosen = [argument for run_id in [*adopted, *store.run_ids(control="frozen")] for argument in ("--run", run_id)]
-    code, report = audit(*chosen, "--threshold", "D3=-100", published=True)
+    code, report = audit(*chosen, "--edition", "2026-05", "--threshold", "D3=-100", published=True)
     assert code == 0 and not report.excluded
     for run_id in adopted:
         (run,) = opinions(report, run_id)

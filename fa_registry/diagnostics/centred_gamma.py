@@ -1,4 +1,4 @@
-"""Diagnostic gamma_centred: is the credit aligned with the gradient apart from a direction that all samples share?"""
+"""Diagnostic centred_gamma: Γ without the direction that all samples share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAMES = ("gamma_centred", "gamma_centred_mid")
 
 class GammaCentred(Diagnostic):
     card = DiagnosticCard(
-        name="gamma_centred",
+        name="centred_gamma",
         symbol="Γ centred",
         line="cosine of credit and gradient after the means over the batch are subtracted, all samples as one vector; _mid: at "
         "site ⌊L/2⌋",
