@@ -58,7 +58,9 @@ def deep_input(observation: Observation) -> Reading:
 
 
 def _measured(row: tuple[Reading, ...], mean: Reading, deep: Reading) -> Measured:
-    return Measured(sites={"gamma_block_input": row}, scalars={"gamma_block_input_mean": mean, "gamma_deep_input": deep})
+    return Measured(
+        sites={"gamma_block_input": row}, scalars={"gamma_block_input_mean": mean, "gamma_deep_input": deep}
+    )
 
 
 def _block(observation: Observation, site: int) -> Reading:

@@ -111,7 +111,9 @@ def test_audit_verify_and_report_follow_a_study_of_other_epochs_and_seeds(mlflow
     pages = {name: workplace / name for name in ("audited", "rendered")}
     succeeded, printed = mlflow_run("verify", {"study": study, **shorter})
     assert succeeded, printed
-    mlflow_run("audit", {"study": study, "out": str(pages["audited"]), **shorter})  # fails where a run fails the protocol
+    mlflow_run(
+        "audit", {"study": study, "out": str(pages["audited"]), **shorter}
+    )  # fails where a run fails the protocol
     succeeded, printed = mlflow_run("report", {"study": study, "out": str(pages["rendered"]), **shorter})
     assert succeeded, printed
     audited, rendered = ((folder / "audit.json").read_bytes() for folder in pages.values())

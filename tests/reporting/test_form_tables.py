@@ -103,7 +103,9 @@ def test_every_quantity_that_was_measured_has_its_lines(rich):
     shown = [row.name for table in tables for row in table.rows]
     unvalued = {one.name for one in DECLARED.values() if one.valued}
     measured = set(runs_of(rich, "dfa")[0].record.measurements.sites)
-    assert set(shown) == measured - unvalued - set(DEVIATIONS.values()) - set(NOT_SHOWN) and len(shown) == len(set(shown))
+    assert set(shown) == measured - unvalued - set(DEVIATIONS.values()) - set(NOT_SHOWN) and len(shown) == len(
+        set(shown)
+    )
     assert all([line.name for line in row.rows] == ["42", "123"] for table in tables for row in table.rows)
 
 

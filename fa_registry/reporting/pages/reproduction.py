@@ -24,9 +24,7 @@ TESTED = WORST_FIRST[:3]
 LOOKS: Mapping[str, str] = MappingProxyType(  # outcome → the verdict whose colour the row gets
     dict(zip(WORST_FIRST, ("fail", "warn", "pass", "control", "control", "incomplete"), strict=True))
 )
-SITES: Mapping[str, str] = MappingProxyType(
-    {"last": "site L", "mid": "site ⌊L/2⌋", "": ""}
-)
+SITES: Mapping[str, str] = MappingProxyType({"last": "site L", "mid": "site ⌊L/2⌋", "": ""})
 
 
 def table(reproduction: Reproduction | None, run_ids: Collection[str] | None = None) -> ReproductionTable | None:
