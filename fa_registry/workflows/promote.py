@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fa_registry import jsonio, methods, process_ownership
-from fa_registry.errors import IntegrityError, InvalidFields, PromotionRefused, UsageError
+from fa_registry.errors import IntegrityError, InvalidFields, PromotionRefused, UsageError, join_names, pluralise
 from fa_registry.metrics import ACCURACY
 from fa_registry.protocol.builtin_editions import DIGEST, FOREIGN, SHIPPED, describe_edition, provenance_of
 from fa_registry.protocol.rules import load_edition
@@ -41,6 +41,7 @@ from fa_registry.workflows.options import StoreLocation
 from fa_registry.workflows.remeasure import remeasure_run
 from fa_registry.workflows.reports import recorded_report
 from fa_registry.workflows.results import Result
+from fa_registry.workflows.selection import add_unaudited_runs
 from fa_registry.workflows.stores import open_tracker
 
 
@@ -88,8 +89,8 @@ def verdicts_by_edition(tracker: Tracker, run: StoredRun, edition: str) -> tuple
     The verdict of `edition` comes first. If `edition` is empty, the verdict of the audit's leading edition comes first.
 
     Raises:
-        UsageError: the run was never audited, was audited only by other editions, or its files changed after the audit. The message
-            gives the command that audits the run.
+        UsageError: the run was never audited, was audited only by other editions, its files changed after the audit, or the audit
+            left out other seeds. The message gives the command that audits the run.
         IntegrityError: the audit's report or the run differs from what was recorded.
     """
     audit_run_id, command = run.tags.get(schema.TAG_REPORT, ""), _audit(run, edition)
@@ -101,6 +102,7 @@ def verdicts_by_edition(tracker: Tracker, run: StoredRun, edition: str) -> tuple
         raise IntegrityError(
             f"run {run.run_id}: the tag {schema.TAG_REPORT} names audit {audit_run_id}, but this audit did not judge the run"
         )
+    _check_left_out(tracker, run, report, index)
     setting = report.runs[index].record.spec.setting.identity
     if report.runs[index].record.digests != read_record(tracker, run).digests:
         text = f"the files of the run were changed after audit {audit_run_id}"
@@ -118,6 +120,24 @@ def verdicts_by_edition(tracker: Tracker, run: StoredRun, edition: str) -> tuple
             _check_opinion(run, opinion, report, index)
     # the other opinions keep their order
     return audit_run_id, tuple(sorted(opinions, key=lambda opinion: opinion.edition != deciding))
+
+
+def _check_left_out(tracker: Tracker, run: StoredRun, report: AuditReport, index: int) -> None:
+    """Raise UsageError if the store has complete runs of the same method and setting that the audit did not judge.
+
+    The store is searched again, because runs may have been trained after the audit, and its report could have been edited.
+    """
+    spec = report.runs[index].record.spec
+    related = tuple(other for other in report.runs if other.record.spec.setting.identity == spec.setting.identity)
+    judged = [tracker.get(other.record.run_id) for other in related]
+    found = add_unaudited_runs(tracker, dataclasses.replace(report, runs=related), judged).left_out
+    if missing := [other for other in found if other.spec.seeds == spec.seeds or other.spec.control == "frozen"]:
+        labels = [f"seed {other.spec.seed} of {other.spec.method_label} (run {other.run_id})" for other in missing]
+        count, names = pluralise(len(missing), "complete run"), join_names(labels, SHOWN)
+        raise UsageError(
+            f"run {run.run_id} ({run.name}): the store has {count} of the same method and setting that audit "
+            f"{run.tags[schema.TAG_REPORT]} did not judge: {names}; audit all of them together first"
+        )
 
 
 def _audit(run: StoredRun, edition: str) -> str:
@@ -339,6 +359,7 @@ NAME = re.compile(r"[A-Za-z0-9][\w.+=() -]{0,199}", re.ASCII)
 ADOPTED = "adopted"  # the alias of a run that was trained elsewhere
 NEEDS_REASON = ("fail", "incomplete")  # missing evidence is never a pass
 SPEAKS_AGAINST = ("fail", "error", "not_applicable")
+SHOWN = 6  # largest number of left-out runs in a message
 MAX_REASON = 1000  # characters; the description of a version begins with the reason and also contains the verdict
 
 
