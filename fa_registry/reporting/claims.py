@@ -97,7 +97,7 @@ def claims(
         *([left_out_claim(left_out)] if left_out else []),
         *([claim("differs from its seal", NO_EVIDENCE, broken)] if broken else []),
         *_evidence_claims(intact),
-        *(_claims(reported, has_all_runs, card.get("gamma_reference") != "none") if reported else ()),
+        *(_claims(reported, has_all_runs, card) if reported else ()),
         *([exclusion_claim(excluded)] if excluded else []),
     )
     # A claim is about the method, so a claim is allowed only if every judged seed supports the claim.
@@ -137,10 +137,10 @@ def gamma_answer(runs: Sequence[RunAudit], cards: Mapping[str, Any], left_out: S
     return "partly" if {"may", "not"} <= {*kinds} else next(iter(kinds), "")
 
 
-def _claims(runs: Sequence[RunAudit], has_all_runs: bool, has_reference: bool) -> Iterator[Claim]:
+def _claims(runs: Sequence[RunAudit], has_all_runs: bool, card: Mapping[str, Any]) -> Iterator[Claim]:
     yield from _state_claims(runs)
     yield from reference_claims(runs)
-    yield from gamma_claims(runs, has_reference)
+    yield from gamma_claims(runs, card.get("gamma_reference") != "none", card.get("has_feedback", True))
     yield from _pass_claims(runs) if all(map(passes, runs)) else depth_claims(runs)
     yield from _waiver_claims(runs)
     yield from state_claims([run for run in runs if run.record.status == "complete"])
@@ -290,11 +290,12 @@ def _waiver_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
 
 def left_out_claim(left_out: Sequence[OtherRun]) -> Claim:
     """Return the claim about complete runs of the method that the audit left out."""
-    names = [f"seed {run.spec.seed} of {run.spec.method_label}" for run in left_out]
-    text = f"{pluralise(len(left_out), 'complete run')} of this method and setting {'is' if len(left_out) == 1 else 'are'} not in"
+    names = join_names([f"seed {run.spec.seed} of {run.spec.method_label}" for run in left_out], SHOWN)
+    count = f"{pluralise(len(left_out), 'complete run')} of this method and setting"
+    where = f"is not in this audit ({names})" if len(left_out) == 1 else f"are not in this audit ({names})"
     ids = tuple(run.run_id for run in left_out)
     rest = "no claim is allowed from a selection of the runs; audit all of them"
-    return Claim(KEYS["left out"], f"{text} this audit ({join_names(names, SHOWN)}): {rest}.", ids, "left out")
+    return Claim(KEYS["left out"], f"{count} {where}: {rest}.", ids, "left out")
 
 
 def exclusion_claim(excluded: Sequence[Exclusion]) -> Claim:

@@ -169,7 +169,7 @@ class Sources:
         return ((group, link) for group, link in zip(self.groups, self.links, strict=True) if link)
 
     def left_out(self, group: Group) -> tuple[OtherRun, ...]:
-        """Return the complete runs of a group, and the frozen controls of its setting, that the audit left out."""
+        """Return the complete runs of a group and of its controls that the audit left out."""
         spec = group.runs[0].record.spec
         return tuple(
             other

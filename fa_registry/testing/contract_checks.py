@@ -68,7 +68,10 @@ def credit_fits_state(setting: Setting) -> CheckOutcome:
 
 
 def credit_is_equal_in_float32(setting: Setting) -> CheckOutcome:
-    """Check that the credits in float32, in which a run is trained, are those in float64, in which this suite works."""
+    """Check that the credits in float32 are those in float64.
+
+    Runs are trained in float32, but the other checks use float64.
+    """
     case = setting.case()
     single = case.in_single()
     pairs = zip(single.credits(single.inputs()), case.credits(case.inputs()), strict=True)

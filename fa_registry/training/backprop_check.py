@@ -131,7 +131,10 @@ def _with_fresh_feedback(setup: RunSetup) -> RunSetup:
 
 
 def _with_fresh_weights(setup: RunSetup) -> RunSetup:
-    """Return the setup with a network of another seed, whose weights the method's constants cannot fit."""
+    """Return the setup with the initial network of another seed.
+
+    Constants in the code of the method cannot be fitted to these weights.
+    """
     (seed,) = torch.randint(2**31, (1,), generator=stream(setup, "backprop_fresh_weights")).tolist()
     network = build_network(dataclasses.replace(setup.spec, seed=seed), setup.card)
     return dataclasses.replace(setup, network=to_device(network, setup.device))

@@ -322,9 +322,9 @@ def _disguise(card: MethodCard, credits: Sequence[Tensor], exact: Sequence[Tenso
 
 
 def names_in_readout(network: nn.Module) -> set[str]:
-    """Return the names of the weights that are also part of the readout, such as the token embedding of a tied head.
+    """Return the names of the weights that are also part of the readout.
 
-    Such a weight receives the exact gradient of the head under every method.
+    An example is the token embedding of a tied head. Such a weight receives the exact gradient of the head under every method.
     """
     every_name = network.named_parameters(remove_duplicate=False)
     in_readout = {id(weight) for name, weight in every_name if part_of(name) == "readout"}

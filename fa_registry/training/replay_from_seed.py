@@ -449,7 +449,7 @@ class _Replay:
         return Trial.copy_of(self._task, generators["noise"]), copied(generators["augmentation"])
 
     def _look(self, trial: Trial, augmentation: torch.Generator, batch: Tensor) -> None:
-        """Compare the gradients of the last step with those that the measured credits give, and with backpropagation."""
+        """Compare the last step with the measured credits and with backpropagation."""
         splits, progress = self._task.splits, (self.taken - 1) / (self.per_epoch * self._task.spec.epochs)
         samples = splits.augment(splits.train_images[batch], augmentation), splits.train_labels[batch]
         may_have_learned = self._task.method.card.may_reach_bp and progress >= LEARNING_TIME

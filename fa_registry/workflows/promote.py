@@ -123,7 +123,7 @@ def verdicts_by_edition(tracker: Tracker, run: StoredRun, edition: str) -> tuple
 
 
 def _check_left_out(tracker: Tracker, run: StoredRun, report: AuditReport, index: int) -> None:
-    """Raise UsageError if the store has complete runs of the same method and setting that the audit did not judge.
+    """Raise UsageError if the audit left out complete runs of the same method and setting.
 
     The store is searched again, because runs may have been trained after the audit, and its report could have been edited.
     """

@@ -339,8 +339,8 @@ def add_unaudited_runs(tracker: Tracker, report: AuditReport, judged: Sequence[S
     candidates = [(run, _read(tracker, run, schema.SPEC, RunSpec)) for run in found_runs]
     unaudited = tuple(_unaudited(tracker, report, judged, candidates))
     left_out = tuple(run.run_id for run in left_out_runs((run.record.spec for run in report.runs), unaudited))
-    beside = tuple(_neighbour(tracker, report, candidates))
-    return replace(report, choice=replace(choice, unaudited=unaudited, left_out=left_out, beside=beside))
+    choice = replace(choice, unaudited=unaudited, left_out=left_out, beside=tuple(_neighbour(tracker, report, candidates)))
+    return replace(report, choice=choice)
 
 
 def _neighbour(tracker: Tracker, report: AuditReport, candidates: Sequence[Candidate]) -> Iterator[OtherRun]:

@@ -56,12 +56,6 @@ def test_templates_an_edition_and_waivers_of_before_still_work():
         assert ("dfa", "LOOK(D3 waived)") in states
 
 
-def test_a_page_of_before_is_rendered_again_from_its_audit():
-    with unpacked():
-        assert run("report", "pages/audit.json", "--out", "again").exit_code == 0
-        assert Path("again/index.html").is_file()
-
-
 def test_one_run_of_before_trained_again_has_the_same_numbers():
     with unpacked():
         again = ["study", "study.toml", "--seeds", "1", "--store", "sqlite:///fresh.db", "--jobs", "1"]

@@ -160,7 +160,7 @@ def test_a_card_may_not_say_that_feedback_learns_where_there_is_none(network):
 def trial_and_batch(method):
     setup = setup_of(method)
     trial = Trial.copy_of(setup, generator(3, "noise"))
-    return trial, setup.splits.train_images[:BATCH], setup.splits.train_labels[:BATCH]
+    return trial, *setup.eval_batch
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_feedback_that_learns_may_reach_backpropagation_only_after_a_tenth_of_th
 def test_a_step_that_is_backpropagation_does_not_deny_what_the_card_declares(card, text):
     trainer = Trainer(setup_of(Mixed(lambda inputs, exact, own: exact, **card)))
     trial = Trial.copy_of(trainer.setup, trainer.generators["noise"])
-    batch = trainer.setup.splits.train_images[:BATCH], trainer.setup.splits.train_labels[:BATCH]
+    batch = trainer.setup.eval_batch
     trainer.step(*batch)
     assert objection(trial, *batch, gradients(trainer.setup.network)) == text
 
