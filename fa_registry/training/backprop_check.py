@@ -161,7 +161,7 @@ def _batches(setup: RunSetup) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def site_cosines(trial: Trial, images: Tensor, labels: Tensor) -> Cosines:
-    """Return a mapping: counted site → largest of its three cosines between the method and backpropagation.
+    """Return a mapping: counted site → largest of its three cosines with backpropagation.
 
     Sites where no cosine is finite are omitted. Samples are converted to the precision of the trial's network.
     """

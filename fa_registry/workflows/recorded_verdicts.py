@@ -48,7 +48,8 @@ def recorded_verdicts(tracker: Tracker, runs: Iterable[StoredRun]) -> dict[str, 
 def _verdicts_of(tracker: Tracker, audit_id: str) -> Mapping[str, str]:
     """Return a mapping: run id → verdict in an audit's report.
 
-    It is empty if the report is missing, or if its digest is not the recorded one. Only the verdicts are decoded, because decoding a whole report takes seconds.
+    It is empty if the report is missing, or if its digest is not the recorded one. Only the verdicts are decoded, because decoding
+    a whole report takes seconds.
     """
     try:
         path = tracker.artifact(audit_id, REPORT)

@@ -339,7 +339,9 @@ def add_unaudited_runs(tracker: Tracker, report: AuditReport, judged: Sequence[S
     candidates = [(run, _read(tracker, run, schema.SPEC, RunSpec)) for run in found_runs]
     unaudited = tuple(_unaudited(tracker, report, judged, candidates))
     left_out = tuple(run.run_id for run in left_out_runs((run.record.spec for run in report.runs), unaudited))
-    choice = replace(choice, unaudited=unaudited, left_out=left_out, beside=tuple(_neighbour(tracker, report, candidates)))
+    choice = replace(
+        choice, unaudited=unaudited, left_out=left_out, beside=tuple(_neighbour(tracker, report, candidates))
+    )
     return replace(report, choice=choice)
 
 
