@@ -38,8 +38,9 @@ MOST_GROUPS = 200  # rows printed on a terminal; the page shows all rows
 def audit(exit_zero: bool, as_json: bool, **arguments: Any) -> None:
     """Recompute the metrics of runs, judge the runs, and write a report.
 
-    Exit 0: no run fails (warnings are possible), 1: a run fails, 3: a verdict is INCOMPLETE, a run cannot be judged, or a file or
-    metric differs from what was recorded.
+    Exit 0: no run fails (warnings are possible), 1: a run fails, 3: a verdict is INCOMPLETE, a run cannot be judged, a file or
+    metric differs from what was recorded, or complete runs of the judged methods and settings are left out. In this last case,
+    the runs keep their earlier verdicts.
     """
     result = api.audit(**arguments)
     audited(result, as_json)
@@ -125,12 +126,17 @@ def audited(result: AuditResult, as_json: bool) -> None:
     from fa_registry.reporting.pages.index import COMPARED
     from fa_registry.reporting.summary import depth_summary, gamma_summary  # jinja2, which `--help` does not need
 
-    report = result.report
+    report, left_out = result.report, result.report.left_out
     if as_json:
         pages = list(map(str, result.pages))
         fields = {"exit_code": result.exit_code, "audit_run_id": result.audit_run_id, "pages": pages}
         print_json({**fields, "page": result.page, "report": report})
         return
+    if left_out:
+        count = pluralise(len(left_out), "complete run")
+        print_out(
+            f"left out: {count} of the same methods and settings; this audit replaces no verdict and opens no promotion"
+        )
     _judged(report)
     if report.reproduction:
         _reproduced(report.reproduction)

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from fa_registry.metrics import MARGINS, headline_of
 from fa_registry.protocol.verdict import combine_verdicts, is_intact
-from fa_registry.records import AuditReport, Finding, RunAudit, RunRecord, RunSpec, Verdict
+from fa_registry.records import AuditReport, Finding, OtherRun, RunAudit, RunRecord, RunSpec, Verdict
 from fa_registry.statistics import CONFIDENCE, holm
 from fa_registry.statistics.samples import quantile, upper_tail
 
@@ -52,6 +52,29 @@ def frozen_controls(records: Iterable[RunRecord]) -> dict[tuple[str, int], tuple
                 record,
             )
     return controls
+
+
+def left_out_runs(judged: Iterable[RunSpec], unaudited: Sequence[OtherRun]) -> tuple[OtherRun, ...]:
+    """Return the unaudited runs without which the judged runs are a selection.
+
+    A finished run is in the result if no run of its group with its seed was judged, or if the judged run of its seed is older.
+    A frozen control is in the result only if a method has its seed, because the paired differences contain no other control.
+    """
+    seeds: dict[str, set[int]] = {}
+    method_seeds: dict[str, set[int]] = {}
+    specs = tuple(judged)
+    for spec in specs:
+        seeds.setdefault(spec.seeds, set()).add(spec.seed)
+    for spec in (*specs, *(other.spec for other in unaudited)):
+        if spec.control == "none":
+            method_seeds.setdefault(spec.setting.identity, set()).add(spec.seed)
+    return tuple(
+        other
+        for other in unaudited
+        if other.finished
+        and (other.newer or other.spec.seed not in seeds.get(other.spec.seeds, ()))
+        and (other.spec.control == "none" or other.spec.seed in method_seeds.get(other.spec.setting.identity, ()))
+    )
 
 
 def is_repetition(run: RunRecord, other: RunRecord) -> bool:

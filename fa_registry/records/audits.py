@@ -278,6 +278,10 @@ class SelectionSummary:
     """number of older finished runs of the audited specifications, which the newest run replaces"""
     unaudited: tuple[OtherRun, ...] | None = None
     """all other stored runs of the judged methods and settings; null in older reports, which do not list these runs"""
+    left_out: tuple[str, ...] = ()
+    """ids of the complete runs in `unaudited` that this audit had to judge: other seeds, or newer runs of judged seeds. If there
+    is one, the audit replaces no verdict tag, allows no claim about its method, and its exit code is 3
+    """
     beside: tuple[OtherRun, ...] | None = None
     """all runs in the store, including judged runs, whose specification differs from that of a judged run only in numbers,
     each by at most 1 %; null in older reports, which do not list these runs
@@ -377,6 +381,12 @@ class AuditReport(NotebookRepr):
     """the runs that were replayed completely; null if logged values were trusted, and in reports of older releases"""
     schema: Literal[SCHEMA] = SCHEMA
     """version of this schema"""
+
+    @property
+    def left_out(self) -> tuple[OtherRun, ...]:
+        """Complete runs of the judged methods and settings that this audit had to judge, but left out."""
+        ids = set(self.choice.left_out) if self.choice else set()
+        return tuple(run for run in (self.choice.unaudited or () if ids else ()) if run.run_id in ids)
 
     @property
     def verdict_counts(self) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from fa_registry.errors import join_names, pluralise
 from fa_registry.metrics import HEADLINE_GAMMA, SUBJECTS, TOKEN_LOSS, headline_of, label_of, quantity_of, subject_of
 from fa_registry.protocol.credit import carried_text, guard_of, is_exact
 from fa_registry.protocol.evidence_rules import (
@@ -33,7 +34,17 @@ from fa_registry.protocol.evidence_rules import (
 from fa_registry.protocol.last_block import STATE as LAST_BLOCK
 from fa_registry.protocol.rule_evaluation import AT_CHANCE, UNDECIDED
 from fa_registry.protocol.verdict import is_intact
-from fa_registry.records import NORMALISED, REPETITIONS, RESIDUAL, STREAM, Exclusion, Finding, Reading, RunAudit
+from fa_registry.records import (
+    NORMALISED,
+    REPETITIONS,
+    RESIDUAL,
+    STREAM,
+    Exclusion,
+    Finding,
+    OtherRun,
+    Reading,
+    RunAudit,
+)
 from fa_registry.reporting.claims_depth import cleared_text, depth_claims, is_above_frozen, sampled
 from fa_registry.reporting.claims_gamma import THE_GRADIENT, gamma_claims
 from fa_registry.reporting.claims_reference import (
@@ -66,6 +77,7 @@ from fa_registry.reporting.text.filters import compact, num
 from fa_registry.reporting.view_models import Claim
 
 UNCONFIRMED = ((MEASURING, UNDECIDED_HERE), (MEASURING, NOT_MEASURED), (REPETITIONS, CONTRADICTED))
+SHOWN = 6  # largest number of left-out runs in a claim
 NO_EVIDENCE = "The metrics do not match the files recorded with the run, so no claim about this run is allowed"
 # The published protocol states that it finds failures but does not prove their absence.
 CAVEAT = "the rules detect only known defects of a comparison in this setting, and no other defects"
@@ -76,6 +88,7 @@ def claims(
     excluded: Sequence[Exclusion] = (),
     has_all_runs: bool = True,
     card: Mapping[str, Any] = MappingProxyType({}),
+    left_out: Sequence[OtherRun] = (),
 ) -> tuple[Claim, ...]:
     """Return the claims about the runs of one method in one setting.
 
@@ -84,7 +97,10 @@ def claims(
         excluded: The runs of the method that were not judged.
         has_all_runs: Whether `runs` contains every run of the method that is in the report. If true, a single run means that the
             method has only one seed.
-        card: The card of the method. Γ does not apply if the credit is exact at every site or if the card has no reference for Γ.
+        card: The card of the method. Γ does not apply if the credit is exact at every site, if the card has no reference for Γ, or
+            if the method has no feedback.
+        left_out: The complete runs of the method and its frozen controls that the audit left out. If there is one, nothing may be
+            claimed.
     """
     judged = [_without_gamma(run) if is_exact(card) else run for run in runs if run.record.spec.control == "none"]
     if not judged:
@@ -93,9 +109,10 @@ def claims(
     broken = [run for run in judged if not is_intact(run.record)]
     reported = [run for run in intact if not speaks_for_nothing(run.findings)]
     candidates = (
+        *([left_out_claim(left_out)] if left_out else []),
         *([claim("differs from its seal", NO_EVIDENCE, broken)] if broken else []),
         *_evidence_claims(intact),
-        *(_claims(reported, has_all_runs, card.get("gamma_reference") != "none") if reported else ()),
+        *(_claims(reported, has_all_runs, card) if reported else ()),
         *([exclusion_claim(excluded)] if excluded else []),
     )
     # A claim is about the method, so a claim is allowed only if every judged seed supports the claim.
@@ -106,7 +123,7 @@ def claims(
     earned = (
         candidate
         for candidate in candidates
-        if (candidate.kind != "may" or (may_claim and judged_ids <= set(candidate.run_ids)))
+        if (candidate.kind != "may" or (may_claim and not left_out and judged_ids <= set(candidate.run_ids)))
         and (trained_here or candidate.key != "passes alone")
     )
     return tuple(sorted((_with_seeds(one, judged) for one in earned), key=lambda one: WEIGHT[one.key]))
@@ -127,24 +144,24 @@ def _with_seeds(one: Claim, judged: Sequence[RunAudit]) -> Claim:
     )
 
 
-def gamma_answer(runs: Sequence[RunAudit], cards: Mapping[str, Any]) -> str:
+def gamma_answer(runs: Sequence[RunAudit], cards: Mapping[str, Any], left_out: Sequence[OtherRun] = ()) -> str:
     """Return the kind of the claim about Γ, or an empty string if there is no such claim.
 
     The kind is `partly` if Γ may be claimed at some sites and may not be claimed at other sites. The runs are the judged runs of
     one method in one setting.
     """
     card = cards.get(f"methods/{runs[0].record.spec.method}", {})
-    found = claims(runs, card=card)
+    found = claims(runs, card=card, left_out=left_out)
     kinds = [one.kind for one in found if one.topic == GAMMA]
     if found and not kinds and not is_exact(card) and any(map(has_gamma, runs)):
-        return "not"  # a claim that invalidates all metrics
+        return "open" if left_out else "not"  # a claim that invalidates all metrics
     return "partly" if {"may", "not"} <= {*kinds} else next(iter(kinds), "")
 
 
-def _claims(runs: Sequence[RunAudit], has_all_runs: bool, has_reference: bool) -> Iterator[Claim]:
+def _claims(runs: Sequence[RunAudit], has_all_runs: bool, card: Mapping[str, Any]) -> Iterator[Claim]:
     yield from _state_claims(runs)
     yield from reference_claims(runs)
-    yield from gamma_claims(runs, has_reference)
+    yield from gamma_claims(runs, card.get("gamma_reference") != "none", card.get("has_feedback", True))
     yield from _pass_claims(runs) if all(map(passes, runs)) else depth_claims(runs)
     yield from _waiver_claims(runs)
     yield from state_claims([run for run in runs if run.record.status == "complete"])
@@ -292,6 +309,16 @@ def _waiver_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     for (rule_text, detail), touched in waived.items():
         text = f"{rule_text} is waived. The finding remains valid, but it does not count in the verdict: {detail}"
         yield claim("waived", text, touched)
+
+
+def left_out_claim(left_out: Sequence[OtherRun]) -> Claim:
+    """Return the claim about complete runs of the method that the audit left out."""
+    names = join_names([f"seed {run.spec.seed} of {run.spec.method_label}" for run in left_out], SHOWN)
+    count = f"{pluralise(len(left_out), 'complete run')} of this method and setting"
+    where = f"is not in this audit ({names})" if len(left_out) == 1 else f"are not in this audit ({names})"
+    ids = tuple(run.run_id for run in left_out)
+    rest = "no claim is allowed from a selection of the runs; audit all of them"
+    return Claim(KEYS["left out"], f"{count} {where}: {rest}.", ids, "left out")
 
 
 def exclusion_claim(excluded: Sequence[Exclusion]) -> Claim:

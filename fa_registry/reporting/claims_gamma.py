@@ -39,6 +39,9 @@ NO_EVIDENCE = "is the cosine of credit and gradient; by itself, it does not show
 AGAINST = "against the gradient"
 FROM_TRAINING = "specific to the feedback used in training"
 NOT_SHOWN = "it is not shown that this alignment comes from the feedback used in training"
+NO_FEEDBACK = (
+    "a claim about alignment does not apply: the method has no feedback state, so no fresh draw tests the alignment"
+)
 THE_GRADIENT = f"the credit is the gradient itself at every site, so {GAMMA} = 1 is not evidence of alignment"
 
 
@@ -59,10 +62,12 @@ class Sites:
         return len(self.above) + len(self.reached)
 
 
-def gamma_claims(runs: Sequence[RunAudit], has_reference: bool = True) -> Iterator[Claim]:
+def gamma_claims(runs: Sequence[RunAudit], has_reference: bool = True, has_feedback: bool = True) -> Iterator[Claim]:
     """Yield one claim about the runs with Γ, and claims about the runs without Γ.
 
-    The argument `has_reference` states whether the card of the method names a direction with which Γ compares the credit.
+    Args:
+        has_reference: Whether the card of the method names a direction with which Γ compares the credit.
+        has_feedback: Whether the card of the method declares a feedback state.
     """
     for reason, without_gamma in _grouped((run for run in runs if not has_gamma(run)), _absence).items():
         if reason == THE_GRADIENT or not has_reference:
@@ -72,7 +77,7 @@ def gamma_claims(runs: Sequence[RunAudit], has_reference: bool = True) -> Iterat
     with_gamma = [run for run in runs if has_gamma(run)]
     by_site = tuple(_site_claims(runs, with_gamma)) if with_gamma else ()
     yield from by_site
-    if with_gamma and not by_site and (answer := _answer(runs, with_gamma)):
+    if with_gamma and not by_site and (answer := _answer(runs, with_gamma, has_feedback)):
         yield claim(*answer, with_gamma)
 
 
@@ -109,7 +114,7 @@ def _site_claims(runs: Sequence[RunAudit], with_gamma: Sequence[RunAudit]) -> It
     yield claim("not specific", f"{GAMMA} {where} is not {FROM_TRAINING}", failing)
 
 
-def _answer(runs: Sequence[RunAudit], with_gamma: Sequence[RunAudit]) -> tuple[str, str] | None:
+def _answer(runs: Sequence[RunAudit], with_gamma: Sequence[RunAudit], has_feedback: bool) -> tuple[str, str] | None:
     """Return (key, text) of the claim about Γ; the text must be true for the worst seed of `runs`."""
     complete = [run for run in with_gamma if run.record.status == "complete"]
     reason = _taken_back(runs)
@@ -143,6 +148,8 @@ def _answer(runs: Sequence[RunAudit], with_gamma: Sequence[RunAudit]) -> tuple[s
         return "no evidence", f"{gamma_text} {NO_EVIDENCE}. {null_text}"
     reasons = "; ".join(filter(None, dict.fromkeys(map(_no_null, unproven))))
     not_shown = f"{NOT_SHOWN} ({reasons})" if reasons else NOT_SHOWN
+    if passing and not has_feedback:
+        return "gamma not applicable", f"{gamma_text} is measured, but {NO_FEEDBACK}"
     if passing:
         return "aligned, null unknown", f"{gamma_text} {ALIGNED}; {not_shown}"
     return "null unknown", f"{gamma_text} {NO_EVIDENCE}, and {not_shown}"

@@ -16,6 +16,7 @@ from fa_registry.reporting.view_models import Claim
 # readers look for first; claims about depth, scale and reference; other restrictions; and notes on how to read a metric.
 KEYS: Mapping[str, str] = MappingProxyType(
     {
+        "left out": "open",
         "differs from its seal": "open",
         "method fails": "not",
         "other code": "open",

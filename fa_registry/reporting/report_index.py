@@ -168,6 +168,16 @@ class Sources:
         """Every group that has a form, with the link to the form."""
         return ((group, link) for group, link in zip(self.groups, self.links, strict=True) if link)
 
+    def left_out(self, group: Group) -> tuple[OtherRun, ...]:
+        """Return the complete runs of a group and of its controls that the audit left out."""
+        spec = group.runs[0].record.spec
+        return tuple(
+            other
+            for other in self.report.left_out
+            if other.spec.seeds == spec.seeds
+            or (other.spec.control == "frozen" and other.spec.setting.identity == spec.setting.identity)
+        )
+
     def excluded(self, group: Group) -> tuple[Exclusion, ...]:
         """Return the runs of a group that were selected for the audit but not judged.
 

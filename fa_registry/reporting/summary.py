@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Sequence
 
 from fa_registry.errors import join_names
-from fa_registry.protocol.grouping import Group, groups
-from fa_registry.records import AuditReport, RunSpec
+from fa_registry.protocol.grouping import Group
+from fa_registry.records import AuditReport, OtherRun, RunSpec
 from fa_registry.reporting.claims import claims, gamma_answer
 from fa_registry.reporting.claims_depth import DEPTH
 from fa_registry.reporting.claims_reference import GAMMA, UNDERCUT, finding_with
 from fa_registry.reporting.labels import join_with_and
+from fa_registry.reporting.report_index import Sources
 
 MOST_METHODS, MOST_RECIPES = 6, 2  # in one clause
 # Result → clause about one method, and about several methods. The first result that occurs is the first sentence.
@@ -47,6 +48,7 @@ ANSWERS = {  # result of `gamma_answer` → text
 }
 # Key of a claim → result; a group has the first result whose claim it has
 RESULTS = {
+    "left out": "no claim",
     **dict.fromkeys(("differs from its seal", "method fails", "other code", "diverged", "failed"), "no claim"),
     **dict.fromkeys(("near backpropagation", "answers looked up", "trains otherwise", "test in train"), "no claim"),
     **dict.fromkeys(("another model", "not sealed", "adopted"), "no claim"),
@@ -62,9 +64,10 @@ def depth_summary(report: AuditReport) -> tuple[str, ...]:
     methods: dict[str, Counter[str]] = {result: Counter() for result in CLAUSES}
     recipes: dict[str, list[str]] = {result: [] for result in CLAUSES}
     settings: Counter[str] = Counter()
-    for group in groups(report):
+    sources = Sources.of(report)
+    for group in sources.groups:
         if not group.control:
-            spec, result = group.runs[0].record.spec, _result(group)
+            spec, result = group.runs[0].record.spec, _result(group, sources.left_out(group))
             methods[result][spec.label] += 1
             recipes[result].append(_recipe(spec))
             settings[spec.label] += 1
@@ -80,8 +83,10 @@ def gamma_summary(report: AuditReport) -> str:
     """Return one line that lists the methods by their claim about Γ, or an empty string without Γ."""
     methods: dict[str, Counter[str]] = {kind: Counter() for kind in ANSWERS}
     settings: Counter[str] = Counter()
-    for group in groups(report):
-        label, kind = group.runs[0].record.spec.label, gamma_answer(group.runs, report.cards)
+    sources = Sources.of(report)
+    for group in sources.groups:
+        label = group.runs[0].record.spec.label
+        kind = gamma_answer(group.runs, report.cards, sources.left_out(group))
         settings[label] += 1
         if kind in methods:
             methods[kind][label] += 1
@@ -89,8 +94,8 @@ def gamma_summary(report: AuditReport) -> str:
     return f"{GAMMA}: {'; '.join(clauses)}." if clauses else ""
 
 
-def _result(group: Group) -> str:
-    keys = {claim.key for claim in claims(group.runs)}
+def _result(group: Group, left_out: Sequence[OtherRun]) -> str:
+    keys = {claim.key for claim in claims(group.runs, left_out=left_out)}
     result = next((result for key, result in RESULTS.items() if key in keys), "not compared")
     finding = finding_with(group.runs[0], UNDERCUT, quantities=DEPTH) if result == "not above" else None
     is_worse = finding and finding.interval and finding.interval[1] < 0 and not finding.stated

@@ -6,6 +6,7 @@ backpropagation.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -95,6 +96,12 @@ class NetworkCase:
         """
         images = images.detach().clone()
         return self.network(images.requires_grad_(images.is_floating_point()), return_hidden=True)
+
+    def in_single(self) -> NetworkCase:
+        """Return a copy of the case in float32."""
+        network, feedback = (copy.deepcopy(module).float() for module in (self.network, self.feedback))
+        images = self.images.float() if self.images.is_floating_point() else self.images
+        return NetworkCase(self.method, network, feedback, images, self.labels)
 
     def credits(self, inputs: CreditInputs) -> list[Tensor]:
         with eval_mode(self.network):

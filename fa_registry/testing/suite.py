@@ -130,6 +130,7 @@ Check = Callable[[Setting], CheckOutcome]
 
 UNIVERSAL: tuple[Check, ...] = (
     contract_checks.credit_fits_state,
+    contract_checks.credit_is_equal_in_float32,
     contract_checks.rows_keep_their_sum,
     contract_checks.credit_is_pure,
     contract_checks.credit_ignores_reference,
@@ -151,7 +152,7 @@ def check_method(
     options: Mapping[str, Scalar] | None = None,
     task: str = "",
 ) -> list[PropertyResult]:
-    """Check every property of a method on small networks in float64.
+    """Check every property of a method on small networks in float64, and its credit in float32 too.
 
     Args:
         method: Name in the catalog, or any Method object.

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from fa_registry.architectures.base import Network, noisy
+from fa_registry.architectures.base import Network, noisy, part_of
 from fa_registry.diagnostics import eval_mode
 from fa_registry.errors import PluginError
 from fa_registry.methods._backward_weights import backward_through
@@ -42,6 +42,7 @@ SAME_CREDIT = 1e-3
 NEARLY_BP = 1 - 1e-6  # cosine with the gradient; approximations of BP are below this limit, BP under any name is above
 OTHERWISE = "the credit in training differs from the measured credit"
 DISGUISED = "the method's updates are those of backpropagation, although its card does not declare this"
+TOO_EARLY = "the method's updates are those of backpropagation, before its feedback can have learned"
 
 Gradients = Mapping[str, Tensor | None]
 
@@ -306,17 +307,28 @@ def _distance(tensors: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
 
 
 def _disguise(card: MethodCard, credits: Sequence[Tensor], exact: Sequence[Tensor]) -> str:
-    """Return DISGUISED if credit and gradient are equal at every site not declared exact.
+    """Return DISGUISED or TOO_EARLY if credit and gradient are equal at every site not declared exact.
 
     The text is empty otherwise. The text is also empty if the card declares that the credit is exact at all sites or approaches
-    backpropagation.
+    backpropagation. TOO_EARLY is returned if the card declares `may_reach_bp`.
     """
     if card.exact_sites == "all" or "approaches_bp" in card.properties:
         return ""
     blocks = len(credits) - 1
     sites = [site for site in range(blocks + 1) if not card.is_exact(site, blocks)]
     cosines = [cosine(credits[site], exact[site]) for site in sites]
-    return DISGUISED if cosines and min(cosines) > NEARLY_BP else ""
+    text = TOO_EARLY if card.may_reach_bp else DISGUISED
+    return text if cosines and min(cosines) > NEARLY_BP else ""
+
+
+def names_in_readout(network: nn.Module) -> set[str]:
+    """Return the names of the weights that are also part of the readout.
+
+    An example is the token embedding of a tied head. Such a weight receives the exact gradient of the head under every method.
+    """
+    every_name = network.named_parameters(remove_duplicate=False)
+    in_readout = {id(weight) for name, weight in every_name if part_of(name) == "readout"}
+    return {name for name, weight in network.named_parameters() if id(weight) in in_readout}
 
 
 def cosine(credit: Tensor, gradient: Tensor) -> float:

@@ -52,6 +52,8 @@ class RecordedEpochs:
             epoch later, SHA-256 of that file).
         result: recorded main metric after the last epoch, such as the accuracy, or None.
         conventions: the parameters with which the run's metrics were computed, or None for the defaults of the installed version.
+        draws: mapping from an epoch (0 is the first) to a random number that chooses a step of this epoch. The credits of a
+            third-party method are compared with backpropagation at this step.
     """
 
     chain: Sequence[str] = ()
@@ -61,6 +63,7 @@ class RecordedEpochs:
     kept: Mapping[int, tuple[Path, str, Path, str]] = field(default_factory=dict)
     result: float | None = None
     conventions: Mapping[str, Scalar] | None = None
+    draws: Mapping[int, int] = field(default_factory=dict)
 
 
 class EpochComparison:

@@ -17,12 +17,14 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from fa_registry import methods
 from fa_registry.errors import join_names
 from fa_registry.jsonio import describe_value
 from fa_registry.methods.base import HasFeedbackRule, LearnsFeedbackByLoss
 from fa_registry.records import Check
 from fa_registry.records.configurations import undecidable
 from fa_registry.seeding import generator
+from fa_registry.training.backprop_check import LEARNING_TIME, early_objection
 from fa_registry.training.checkpoint import content_digest, load_tensors
 from fa_registry.training.credit_check import (
     Trial,
@@ -113,12 +115,15 @@ class ReplayResult:
         steps: number of replayed training steps.
         of: number of training steps of the whole run.
         seconds: wall-clock time of the replay in seconds.
+        near_backprop: the first replayed step in which the method cannot be distinguished from backpropagation, as a text, or an
+            empty string.
     """
 
     checks: tuple[Check, ...]
     steps: int = 0
     of: int = 0
     seconds: float = 0.0
+    near_backprop: str = ""
 
 
 def asked_steps(value: str | int) -> str | int:
@@ -184,7 +189,7 @@ def replay_training(
     if sealed.initial is None:
         checks[0] = _with_replay(checks[0], replayed)
     checks += replayed
-    return ReplayResult(tuple(checks), replayer.taken, total, time.monotonic() - start)
+    return ReplayResult(tuple(checks), replayer.taken, total, time.monotonic() - start, replayer.near_backprop)
 
 
 def is_fixed(setup: RunSetup) -> bool:
@@ -396,9 +401,15 @@ class _Replay:
         self._sealed, self._steps, self.taken = sealed, steps, 0
         self._epochs = EpochComparison(sealed.recorded, sealed.epochs)
         self._objections: dict[int, str] = {}
+        self.near_backprop = ""
         self._arrived: list[tuple[str, str]] = []  # (after which step or epoch, the difference)
         self._explained: set[str] = set()  # differences that are small enough to come from another configuration
         self.per_epoch = -(-len(setup.splits.train_labels) // setup.spec.recipe.batch_size)
+        # an author cannot know the steps of a whole replay at which the credits are compared
+        self._watched_steps = {1, min(steps, FIRST_STEPS)}
+        if not methods.CATALOG.location(setup.spec.method).is_builtin:
+            draws = sealed.recorded.draws.items()
+            self._watched_steps |= {epoch * self.per_epoch + draw % self.per_epoch + 1 for epoch, draw in draws}
 
     def run(self) -> None:
         """Replay the steps; stop after the first epoch that differs from the record."""
@@ -435,8 +446,7 @@ class _Replay:
 
     def _watched(self, batches: Sequence[Tensor]) -> Iterator[Tensor]:
         for batch in batches[: self._steps - self.taken]:
-            is_checked = self.taken + 1 in (1, min(self._steps, FIRST_STEPS))
-            snapshot = self._before() if is_checked else None
+            snapshot = self._before() if self.taken + 1 in self._watched_steps else None
             yield batch
             self.taken += 1
             if snapshot:
@@ -448,12 +458,16 @@ class _Replay:
         return Trial.copy_of(self._task, generators["noise"]), copied(generators["augmentation"])
 
     def _look(self, trial: Trial, augmentation: torch.Generator, batch: Tensor) -> None:
-        """Compare the gradients of the last step with the gradients that the measured credits give."""
-        splits = self._task.splits
-        images = splits.augment(splits.train_images[batch], augmentation)
-        problem = objection(trial, images, splits.train_labels[batch], gradients(self._task.network))
+        """Compare the last step with the measured credits and with backpropagation."""
+        splits, progress = self._task.splits, (self.taken - 1) / (self.per_epoch * self._task.spec.epochs)
+        samples = splits.augment(splits.train_images[batch], augmentation), splits.train_labels[batch]
+        may_have_learned = self._task.method.card.may_reach_bp and progress >= LEARNING_TIME
+        problem = objection(trial, *samples, gradients(self._task.network), judge_bp=not may_have_learned)
         if problem:
             self._objections[self.taken] = problem
+        elif self._task.spec.control == "none" and not self.near_backprop:
+            near = early_objection(trial, *samples, progress)
+            self.near_backprop = f"at step {self.taken}: {near}" if near else ""
 
     def _compare(self) -> None:
         """Compare the current state with the recorded state after this step, if that state exists."""

@@ -144,7 +144,7 @@ def audit(
     Returns:
         The report, the paths of its pages, the id of the audit's run, and `exit_code`. `report.runs` contains the findings and
             verdicts. The exit code is 0 if no run fails, 1 if a run fails, and 3 if a run is incomplete or fails its integrity
-            check.
+            check, or if complete runs of the judged methods and settings are left out.
 
     Raises:
         InvalidFields: Arguments are invalid.

@@ -67,7 +67,8 @@ class AuditResult:
         report: The audit's data, with the findings and verdicts of all runs.
         pages: Paths of the written files.
         audit_run_id: Id of the run that records the audit.
-        exit_code: 0 if no run fails, 1 if a run fails, 3 if a run is incomplete or fails its integrity check.
+        exit_code: 0 if no run fails, 1 if a run fails, 3 if a run is incomplete or fails its integrity check, or if the audit
+            left out complete runs of the judged methods and settings.
         page: Address of the MLflow page that compares the runs, or an empty string if the store has no pages.
         store: Address of the store.
     """
@@ -131,7 +132,7 @@ def run_audit(
         audit_run_id, page = log_audit(audit_tracker, report, folder, selection, adopted, rendered_by)
     verdicts = [run.verdict for group in groups(report) if not group.control for run in group.runs]
     gaps = [excluded for excluded in report.excluded if early_is_incomplete or excluded.kind != "ended early"]
-    code = exit_code(verdicts, bool(gaps) or not verdicts)
+    code = exit_code(verdicts, bool(gaps) or not verdicts or bool(report.left_out))
     paths, address = tuple(out / name for name in names), in_browser(tracker.uri, page)
     return AuditResult(report, paths, audit_run_id, code, address, tracker.uri)
 

@@ -37,8 +37,9 @@ def log_audit(
 ) -> tuple[str, str]:
     """Log the audit as one run with the pages as artifacts, and tag the audited runs.
 
-    Every judged run gets its verdicts, the first epochs at which rules fired, its margin, a note and the reporting form of its
-    group. A run that could not be judged gets a note with the reason. The study's run gets a note.
+    If the audit left out complete runs of the judged methods and settings, the runs keep the tags and pages of earlier audits.
+    Otherwise, every judged run gets its verdicts, the first epochs at which rules fired, its margin, a note and the reporting form
+    of its group. A run that could not be judged gets a note with the reason. The study's run gets a note.
 
     Args:
         folder: Folder that contains only the pages.
@@ -87,17 +88,27 @@ def _report_all(tracker: Tracker, report: AuditReport, folder: Path, selection: 
     page_tags = seal_folder(folder)
     tracker.upload(run_id, folder)
     tracker.log(run_id, tags=page_tags)
-    notes = Notes(report)
-    forms = _attach_forms(tracker, notes, folder)
-    _tag_runs(tracker, report, notes, run_id, selection, forms)
+    notes, is_selection = Notes(report), bool(report.left_out)
+    if is_selection:  # a verdict on some of the seeds replaces no verdict
+        _tag_seed_sets(tracker, report, selection)
+    else:
+        forms = _attach_forms(tracker, notes, folder)
+        _tag_runs(tracker, report, notes, run_id, selection, forms)
     # the runs are tagged before, because the page has columns for verdicts, margins and first epochs of rules
     judged = {run.run_id for run in selection.runs}
     page = mlflow_page(tracker, selection.study, selection.runs[0].experiment, judged)
     note = notes.of_audit(tracker.link(run_id, ""), page)
     tracker.log(run_id, tags={schema.TAG_NOTE: note})
-    _tag_excluded(tracker, report, notes, run_id)
-    _tag_studies(tracker, selection, {schema.TAG_NOTE: note, schema.TAG_REPORT: run_id})
+    if not is_selection:
+        _tag_excluded(tracker, report, notes, run_id)
+        _tag_studies(tracker, selection, {schema.TAG_NOTE: note, schema.TAG_REPORT: run_id})
     return page
+
+
+def _tag_seed_sets(tracker: Tracker, report: AuditReport, selection: Selection) -> None:
+    """Log to every judged run which sets of seeds were judged: the author has seen an interim analysis."""
+    for run_id, seed_sets in previous_seed_sets([run.record for run in report.runs], selection.runs)[1].items():
+        tracker.log(run_id, tags={schema.TAG_LOOKS: seed_sets})
 
 
 def _tag_runs(

@@ -20,6 +20,7 @@ from fa_registry.tracking.base import StoredRun
 from fa_registry.tracking.reader import check_files, check_seal, expand_run_id, read_provenance
 from fa_registry.tracking.series_parquet import SCALAR_SITE, read_rows
 from fa_registry.workflows.audit import cards
+from fa_registry.workflows.recorded_verdicts import recorded_verdicts
 from fa_registry.workflows.stores import open_tracker
 
 SHOWN = {metric: name for name, metric in schema.SCALAR_METRICS.items()}
@@ -43,7 +44,10 @@ def runs(study: str = "", experiment: str = "", store: str = "") -> pd.DataFrame
     >>> fa_registry.runs(study="digits").groupby("method")["growth_max"].max()
     """
     tags = {schema.TAG_KIND: "run"} | ({schema.TAG_STUDY: study} if study else {})
-    rows = [_of_run(run) for run in open_tracker(store, create=False).search(tags, experiment)]
+    tracker = open_tracker(store, create=False)
+    runs = tracker.search(tags, experiment)
+    verdicts = recorded_verdicts(tracker, runs)
+    rows = [_of_run(run, verdicts[run.run_id]) for run in runs]
     return _described(pd.DataFrame(rows, columns=[*OF_A_RUN, *SHOWN.values()]), SHOWN.values(), _known())
 
 
@@ -88,7 +92,7 @@ def audit_frame(report: AuditReport) -> pd.DataFrame:
     return _described(frame(audit_table(report).select(headings)), names, metrics)
 
 
-def _of_run(run: StoredRun) -> dict[str, object]:
+def _of_run(run: StoredRun, verdict: str) -> dict[str, object]:
     seed = schema.seed_of(run.params)
     row = {
         "run_id": run.run_id,
@@ -98,7 +102,7 @@ def _of_run(run: StoredRun) -> dict[str, object]:
         "setting": run.tags.get(schema.TAG_SETTING, ""),
         "seed": pd.NA if seed is None else seed,
         "status": run.tags.get(schema.TAG_STATUS, ""),
-        "verdict": run.tags.get(schema.TAG_VERDICT, ""),
+        "verdict": verdict,
         "started": pd.Timestamp(run.started, unit="ms", tz="UTC"),
     }
     return {**row, **{name: run.metrics.get(metric) for metric, name in SHOWN.items()}}

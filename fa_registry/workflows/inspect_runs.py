@@ -19,6 +19,7 @@ from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.run_state import HeartbeatMonitor, RunState
 from fa_registry.tracking.store import sqlite_path
+from fa_registry.workflows.recorded_verdicts import recorded_verdicts
 from fa_registry.workflows.stores import open_tracker
 
 SHOWN = 50  # default number of runs in a list
@@ -26,7 +27,7 @@ OPTIONS = f"{schema.PARAM}method_options/"
 
 
 def shown_run(run_id: str, store: str) -> tuple[RunRecord, str]:
-    """Return the record of an ended run, and the verdict that the store has for this run.
+    """Return the record of an ended run, and the verdict in the report of its newest audit.
 
     Args:
         run_id: Id of the run, or the first characters of the id. The id that an imported run had in its bundle is also valid.
@@ -43,13 +44,7 @@ def shown_run(run_id: str, store: str) -> tuple[RunRecord, str]:
         raise RegistryError(
             f"run {run.run_id} ({run.name}) is {run.tags.get(schema.TAG_STATUS, 'not a training run')}: {text}"
         )
-    return read_record(tracker, run), logged_verdict(run)
-
-
-def logged_verdict(run: StoredRun) -> str:
-    """Return the verdict of the newest audit, or of the bundle of an imported run, or an empty text."""
-    imported = run.tags.get(schema.TAG_IMPORTED_VERDICT)
-    return run.tags.get(schema.TAG_VERDICT) or (f"{imported} (in the bundle)" if imported else "")
+    return read_record(tracker, run), recorded_verdicts(tracker, [run])[run.run_id]
 
 
 @dataclass(frozen=True)
@@ -70,7 +65,7 @@ class Listing:
 def listed_runs(store: str = "", study: str = "", method: str = "", status: str = "", limit: int = SHOWN) -> Listing:
     """Return the newest runs of a store, filtered by study, method label and status.
 
-    The values come from the tables of the store, which an audit does not trust. No file is read.
+    The verdicts come from the reports of audits. All other values come from the tables of the store, which an audit does not trust.
 
     Args:
         study: Name of the study, or path of its study.toml; if empty, all studies.
@@ -85,7 +80,8 @@ def listed_runs(store: str = "", study: str = "", method: str = "", status: str 
     runs = tracker.search(tags, most=limit + 1 if limit else 0)
     displayed = runs[:limit] if limit else runs
     reason = "" if runs else _why_none(tracker, study, method, status)
-    return Listing([_listed(run) for run in displayed], len(runs) > len(displayed), reason)
+    verdicts = recorded_verdicts(tracker, displayed)
+    return Listing([_listed(run, verdicts[run.run_id]) for run in displayed], len(runs) > len(displayed), reason)
 
 
 def _why_none(tracker: Tracker, study: str, method: str, status: str) -> str:
@@ -116,7 +112,7 @@ def _why_none(tracker: Tracker, study: str, method: str, status: str) -> str:
     return f"no such run in {tracker.uri}: each given value occurs, but no run has all these values"
 
 
-def _listed(run: StoredRun) -> dict[str, Any]:
+def _listed(run: StoredRun, verdict: str) -> dict[str, Any]:
     headline = logged_headline(run).name
     started = datetime.datetime.fromtimestamp(run.started / 1000, datetime.UTC)
     return {
@@ -128,7 +124,7 @@ def _listed(run: StoredRun) -> dict[str, Any]:
         "setting": run.tags.get(schema.TAG_SETTING, ""),
         "seed": schema.seed_of(run.params),
         "status": run.tags.get(schema.TAG_STATUS, ""),
-        "verdict": logged_verdict(run),
+        "verdict": verdict,
         "accuracy": run.metrics.get(schema.SCALAR_METRICS[ACCURACY.name]),
         "headline": headline,
         "value": run.metrics.get(schema.SCALAR_METRICS[headline]),

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from fa_registry.errors import IntegrityError, InvalidFields, PromotionRefused, UsageError
+from fa_registry.errors import IntegrityError, InvalidFields, PromotionRefused, UsageError, join_names, pluralise
 from fa_registry.protocol.builtin_editions import DIGEST, FOREIGN, SHIPPED, describe_edition, provenance_of
 from fa_registry.records import AuditReport, EditionReference, Judgement, RunAudit, RunRecord, RunSpec
 from fa_registry.tracking import schema
@@ -25,12 +25,14 @@ from fa_registry.workflows.options import StoreLocation
 from fa_registry.workflows.remeasure import remeasure_run
 from fa_registry.workflows.reports import recorded_report
 from fa_registry.workflows.results import Result
+from fa_registry.workflows.selection import add_unaudited_runs
 from fa_registry.workflows.stores import open_tracker
 
 Opinion = tuple[EditionReference, RunAudit | Judgement]  # an edition, and what it finds about the run
 ADOPTED = "adopted"  # the alias of a run that was trained elsewhere
 NEEDS_REASON = ("fail", "incomplete")  # missing evidence is never a pass
 SPEAKS_AGAINST = ("fail", "error", "not_applicable")
+SHOWN = 6  # largest number of left-out runs in a message
 
 
 @dataclass(frozen=True, repr=False)
@@ -105,7 +107,8 @@ def audited_verdicts(tracker: Tracker, run: StoredRun, edition: str) -> tuple[st
     """Return the newest audit's id and its findings by each edition, the deciding edition first.
 
     Raises:
-        UsageError: the run was not trained to its end, or no audit by `edition` judged its present files.
+        UsageError: the run was not trained to its end, no audit by `edition` judged its present files, or the audit left out
+            complete runs of the same method and setting.
         IntegrityError: the audit's record does not follow from the files of the runs and from the editions.
     """
     audit_run_id, command = run.tags.get(schema.TAG_REPORT, ""), audit_command(run, edition)
@@ -122,11 +125,30 @@ def audited_verdicts(tracker: Tracker, run: StoredRun, edition: str) -> tuple[st
         )
     if report.runs[index].record.digests != read_record(tracker, run).digests:
         raise UsageError(f"run {run.run_id}: its files were changed after the audit; audit the run again: {command}")
+    _check_left_out(tracker, run, report, index)
     _check_audit(tracker, report, index, command)
     others = [(opinion.edition, opinion.judgements[index]) for opinion in report.opinions]
     opinions: list[Opinion] = [(report.edition, report.runs[index]), *others]
     deciding = deciding_edition(run, [reference for reference, _ in opinions], edition)
     return audit_run_id, sorted(opinions, key=lambda opinion: opinion[0] != deciding)  # the others keep their order
+
+
+def _check_left_out(tracker: Tracker, run: StoredRun, report: AuditReport, index: int) -> None:
+    """Raise UsageError if the audit left out complete runs of the same method and setting.
+
+    The store is searched again, because runs may have been trained after the audit, and its report could have been edited.
+    """
+    spec = report.runs[index].record.spec
+    related = tuple(other for other in report.runs if other.record.spec.setting.identity == spec.setting.identity)
+    judged = [tracker.get(other.record.run_id) for other in related]
+    found = add_unaudited_runs(tracker, replace(report, runs=related), judged).left_out
+    if missing := [other for other in found if other.spec.seeds == spec.seeds or other.spec.control == "frozen"]:
+        labels = [f"seed {other.spec.seed} of {other.spec.method_label} (run {other.run_id})" for other in missing]
+        count, names = pluralise(len(missing), "complete run"), join_names(labels, SHOWN)
+        raise UsageError(
+            f"run {run.run_id} ({run.name}): the store has {count} of the same method and setting that audit "
+            f"{run.tags[schema.TAG_REPORT]} did not judge: {names}; audit all of them together first"
+        )
 
 
 def _check_audit(tracker: Tracker, report: AuditReport, index: int, command: str) -> None:

@@ -419,7 +419,7 @@ def _measured(
             checks = [*replay.checks, *([] if skip_credit else [credit_in_training(setup)])]
             checks += [] if setup.spec.weights else [code]
             optional_checks = (
-                backprop_check(setup, NO_FEEDBACK if is_feedback_missing else ""),
+                backprop_check(setup, NO_FEEDBACK if is_feedback_missing else "", replay.near_backprop),
                 network_check(setup, remeasured),
                 training_check(setup),
                 task_check(setup),

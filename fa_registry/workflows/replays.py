@@ -162,6 +162,7 @@ def recorded_epochs(
         states,
         record.measurements.scalars.get(headline.name, Reading(None, "not measured")).value,
         record.measurements.conventions,
+        {epoch: int(order(epoch)[-8:], 16) for epoch in rows if epoch < epochs_run},
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import os
 import re
@@ -19,19 +20,21 @@ from fa_registry.studies.study_files import find, name_in_store
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.workflows.options import AuditSource, ReportOutput, RunSelector, checked_pages
+from fa_registry.workflows.recorded_verdicts import LARGEST, REPORT
 
 LOG = logging.getLogger(__name__)
-REPORT = "audit.json"
 USUAL = f"reports/{REPORT}"
 NUMBER = re.compile("[0-9]{1,9}")
 WHOLE = re.compile("[0-9]{1,19}")  # number of epochs, or a seed
-LARGEST = 2**30  # maximum size of a report in bytes; a report of 10,000 runs has 400 MB
 
 
 def run_report(file: str, source: AuditSource, pages: ReportOutput, store: str = "") -> list[Path]:
     """Render the pages of an audit report, and return the paths of the pages; see `api.report`.
 
-    If `file` and `source.study` are empty, `reports/audit.json` is read.
+    If `file` and `source.study` are empty, `reports/audit.json` is read. The records are judged again before a page is written.
+
+    Raises:
+        IntegrityError: the recorded metrics give other verdicts than the report.
     """
     if file and source.study:
         raise UsageError("expected either REPORT or --study, found both")
@@ -48,7 +51,28 @@ def run_report(file: str, source: AuditSource, pages: ReportOutput, store: str =
         report = load_report(existing(file or USUAL))
     from fa_registry.reporting.render import render_report  # imports matplotlib and pandas, which `diff` does not need
 
-    return render_report(report, Path(pages.out), pages.own_templates)
+    return render_report(_judged_again(report), Path(pages.out), pages.own_templates)
+
+
+def _judged_again(report: AuditReport) -> AuditReport:
+    """Return the report if judging its records again gives its verdicts.
+
+    If an edition of the report is not built in, its verdicts cannot be computed. Then the report has a remark that states this.
+
+    Raises:
+        IntegrityError: the recorded metrics give other verdicts or findings.
+    """
+    from fa_registry.workflows.audit_proof import check_verdicts  # slow, because it imports MLflow
+
+    checked = check_verdicts(report, same_release=True)
+    if checked.state == "mismatch":
+        raise IntegrityError(
+            f"the report is not rendered, because its verdicts are wrong: {'; '.join(checked.details)}"
+        )
+    remarks = () if checked.state == "verified" else checked.details
+    return dataclasses.replace(
+        report, remarks=(*report.remarks, *(f"{text[:1].upper()}{text[1:]}." for text in remarks))
+    )
 
 
 def _wrong_source(source: AuditSource) -> Iterator[str]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from fa_registry import jsonio
 from fa_registry.errors import IntegrityError, NothingSelected, RegistryError, UsageError, pluralise
-from fa_registry.protocol.grouping import seeds_key
+from fa_registry.protocol.grouping import left_out_runs, seeds_key
 from fa_registry.protocol.integrity import with_checks
 from fa_registry.protocol.near_settings import NEAR, NearSettings
 from fa_registry.protocol.paired_runs import COUNTED
@@ -348,9 +348,11 @@ def add_unaudited_runs(tracker: Tracker, report: AuditReport, judged: Sequence[S
     found_runs = _candidates(tracker, [run.record.spec for run in report.runs], listed_ids)
     candidates = [(run, _read(tracker, run, schema.SPEC, RunSpec)) for run in found_runs]
     unaudited = tuple(_unaudited(tracker, report, judged, candidates))
-    return replace(
-        report, choice=replace(choice, unaudited=unaudited, beside=tuple(_neighbour(tracker, report, candidates)))
+    left_out = tuple(run.run_id for run in left_out_runs((run.record.spec for run in report.runs), unaudited))
+    choice = replace(
+        choice, unaudited=unaudited, left_out=left_out, beside=tuple(_neighbour(tracker, report, candidates))
     )
+    return replace(report, choice=choice)
 
 
 def _neighbour(tracker: Tracker, report: AuditReport, candidates: Sequence[Candidate]) -> Iterator[OtherRun]:

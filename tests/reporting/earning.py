@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from fa_registry.metrics import label_of, symbol_of
 from fa_registry.protocol.evidence_rules import METHOD
 from fa_registry.records import Exclusion, Finding, FurtherLimit, Reading, RunAudit, Verdict
 from fa_registry.reporting.claims import claims
 from fa_registry.reporting.claims_depth import CAUSES
+from fa_registry.reporting.view_models import Claim
 from tests.reporting.asking import changed
 from tests.reporting.runs import full, make_record
 from tests.reporting.scenes import a_finding
@@ -80,9 +82,14 @@ class Row:
     earns: Sequence[RunAudit]
     spoiled: Sequence[RunAudit]
     excluded: Sequence[Exclusion] = field(default=())
+    given: Mapping[str, Any] = field(default_factory=dict)
 
-    def texts(self, runs: Sequence[RunAudit], excluded: Sequence[Exclusion] = ()) -> list[str]:
-        return [claim.text for claim in claims(runs, excluded) if claim.key == self.key]
+    def earned(self) -> list[Claim]:
+        """The claims about `earns`, with what the report says besides: left-out runs, or the method's card."""
+        return list(claims(self.earns, self.excluded, **self.given))
+
+    def texts(self, found: Iterable[Claim]) -> list[str]:
+        return [claim.text for claim in found if claim.key == self.key]
 
 
 # Claims that fewer than three seeds do not support.

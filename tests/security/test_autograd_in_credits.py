@@ -32,7 +32,7 @@ from tests.testing.test_conformance import SLOW
 
 GRID = {"architectures": ["resmlp"], "datasets": ["digits"], "seeds": [1, 2, 3]}
 SIZES = {"architecture_options": {"d_hidden": 32, "num_blocks": 3, "w2_std": 0.5}}
-# The gradient turned by 32 degrees for the conformance suite, which works in float64, and by 0.6 for every run.
+# The gradient turned by 32 degrees for the conformance suite, whose networks have five outputs, and by 0.6 for every run.
 TURNED = """
 import dataclasses, math, torch
 from fa_registry.methods.dfa import DirectFeedbackAlignment
@@ -44,7 +44,7 @@ class Turned(DirectFeedbackAlignment):
     )
 
     def credits(self, feedback, inputs):
-        angle = math.radians({seen} if inputs.error.dtype == torch.float64 else {ever_after})
+        angle = math.radians({seen} if inputs.error.shape[1] == 5 else {ever_after})
         return [turned(*pair, angle) for pair in zip(self.exact(inputs), super().credits(feedback, inputs))]
 
     def exact(self, inputs):
@@ -204,18 +204,18 @@ def task_of(source: str, **card: object) -> RunSetup:
 def test_a_network_rebuilt_from_copied_weights_is_seen_at_the_final_weights(degrees):
     task = task_of(turned(ever_after=degrees, declared=False, network="rebuilt(inputs.network)"))
     found = backprop_check(task)
-    assert found.outcome == "not possible" and "above 0.99 at every counted site" in found.detail
+    assert found.outcome == "not possible" and found.detail.startswith(ANOTHER_NAME)
 
 
 def test_a_gradient_turned_further_is_seen_under_fresh_feedback_and_beyond_the_suites_limit_no_more(third_party):
     found = {degrees: backprop_check(task_of(turned(ever_after=degrees))) for degrees in (15, 32)}
-    assert found[15].outcome == "not possible" and "with newly drawn feedback, " in found[15].detail
+    assert found[15].outcome == "not possible" and "with newly drawn feedback: " in found[15].detail
     assert found[32].outcome == "agrees"
 
 
 def test_a_card_that_declares_it_may_reach_backpropagation_and_does_so_without_learning_is_still_seen(third_party):
     found = backprop_check(task_of(turned(), may_reach_bp=True))
-    assert found.outcome == "not possible" and "with newly drawn feedback, " in found.detail
+    assert found.outcome == "not possible" and "with newly drawn feedback: " in found.detail
 
 
 def test_a_method_whose_feedback_is_lost_cannot_be_distinguished_from_backpropagation():

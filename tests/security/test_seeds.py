@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 
+from fa_registry.reporting.claims import claims
 from fa_registry.reporting.pitfalls import pitfalls
 from fa_registry.reporting.report_index import Sources
 from tests.security.conftest import STUDY, call, judged
@@ -159,3 +160,61 @@ def test_a_run_that_broke_off_is_reported_and_no_violation(store, audit):
         (store.artifacts(run_id) / "provenance.json").unlink()
     outcome, evidence = answer(audit()[1])
     assert outcome == "unknown" and "seed 3 of dfa, failed (run" in evidence
+
+
+def verdict_tags(store):
+    rows = store.sql("SELECT run_uuid, key, value FROM tags WHERE key LIKE 'fa.verdict%' OR key = 'fa.report'")
+    kinds = dict(store.sql("SELECT run_uuid, value FROM tags WHERE key = 'fa.kind'"))
+    return {row for row in rows if kinds[row[0]] == "run"}
+
+
+def kinds_of_claims(report, method="dfa"):
+    sources = Sources.of(report)
+    group = next(group for group, _ in sources.forms if group.runs[0].record.spec.method == method)
+    return {claim.key: claim.kind for claim in claims(group.runs, left_out=sources.left_out(group))}
+
+
+@pytest.mark.parametrize("way", ["study file", "--seeds", "--run", "--experiment"])
+def test_fewer_seeds_replace_no_verdict_allow_no_claim_and_exit_3(store, audit, way):
+    audit(published=True)
+    before, seeds = verdict_tags(store), dict.fromkeys(store.run_ids(seed=HIDDEN))
+    arguments = {"study file": (), "--seeds": ("--seeds", "1,2"), "--run": chosen_by_id(store)}
+    if way == "study file":
+        two_seeds(store)
+    if way == "--experiment":
+        moved(store, seeds)
+    code, report = audit(*arguments.get(way, ("--experiment", "fa_registry")), published=True)
+    assert code == 3 and set(report.choice.left_out) == set(seeds)
+    assert verdict_tags(store) == before != set()
+    found = kinds_of_claims(report)
+    assert found["left out"] == "open" and "may" not in found.values()
+    page = (store.folder / "pages" / "index.html").read_text(encoding="utf-8")
+    assert f"{len(seeds)} complete runs of the same methods and settings are left out" in page
+
+
+def test_a_selection_of_seeds_opens_no_promotion_even_if_a_tag_names_its_audit(store, audit):
+    audit("--seeds", "1", published=True)
+    run_id = store.run_id(method="dfa", seed=1)
+    assert verdict_tags(store) == set() and call("promote", run_id).exit_code == 2
+    ((audit_id,),) = store.sql("SELECT run_uuid FROM tags WHERE key = 'fa.kind' AND value = 'audit'")
+    store.set_tag(run_id, "fa.report", audit_id)
+    store.set_tag(run_id, "fa.verdict", "WARN(D3 undecided)")
+    result = call("promote", run_id)
+    assert result.exit_code == 2 and f"seed 2 of dfa (run {store.run_id(method='dfa', seed=2)})" in result.stderr
+
+
+def test_other_methods_may_be_left_out(store, audit):
+    chosen = [run_id for method in ("dfa",) for run_id in store.run_ids(method=method)]
+    chosen += store.run_ids(control="frozen")
+    code, report = audit(*(argument for run_id in chosen for argument in ("--run", run_id)))
+    assert report.choice.left_out == () and {run.record.spec.method for run in report.runs} == {"dfa", "bp"}
+    assert code == audit()[0]
+
+
+def test_an_older_run_of_a_judged_seed_and_a_run_that_broke_off_are_not_left_out(store, audit):
+    for run_id in store.run_ids(seed=HIDDEN):
+        store.set_tag(run_id, "fa.status", "failed")
+        (store.artifacts(run_id) / "provenance.json").unlink()
+    two_seeds(store)
+    code, report = audit()
+    assert report.choice.left_out == () and len(left_out(report)) == 1

@@ -22,6 +22,7 @@ from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.training.devices import bf16_gain
 from fa_registry.workflows import doctor
 from fa_registry.workflows.plugin_list import CATALOGS, FAMILIES, catalog_of, members
+from fa_registry.workflows.recorded_verdicts import UNPROVEN
 from tests.workflows.conftest import TRAIN
 from tests.workflows.test_audit import run_of
 
@@ -57,7 +58,7 @@ def test_show_prints_the_record_also_by_the_first_characters_of_its_id(trained):
     assert f"test accuracy {record.measurements.scalars['accuracy'].value:.4g} · " in answer and "Γ" in answer
     assert verdict == f"not judged yet: `fa-registry audit --run {run_id}` judges the run"
     MlflowTracker().log(run_id, tags={schema.TAG_VERDICT: "PASS"})
-    assert trained("show", run_id).stdout.endswith("verdict: PASS\n")
+    assert trained("show", run_id).stdout.endswith(f"verdict: {UNPROVEN}\n")  # no audit has this verdict
 
 
 def test_show_of_an_unknown_run(trained):
@@ -89,7 +90,7 @@ def test_runs_are_listed_newest_first_with_what_the_store_says_of_them(trained):
     assert [run["method"] for run in runs] == [run.tags["fa.method"] for run in tracker.search({"fa.kind": "run"})]
     dfa = next(run for run in runs if run["method"] == "dfa")
     assert dfa["run_id"] == run_of("dfa").run_id
-    assert (dfa["study"], dfa["seed"], dfa["status"], dfa["verdict"]) == ("tiny", 1, "complete", "WARN(D3 undecided)")
+    assert (dfa["study"], dfa["seed"], dfa["status"], dfa["verdict"]) == ("tiny", 1, "complete", UNPROVEN)
     assert dfa["accuracy"] == tracker.get(dfa["run_id"]).metrics["accuracy/test"]
     assert abs(datetime.datetime.fromisoformat(dfa["started"]).timestamp() - run_of("dfa").started / 1000) <= 1
 
@@ -124,7 +125,7 @@ def test_a_listing_is_one_search_of_few_runs_that_reads_no_file(trained, monkeyp
 def test_runs_are_listed_within_80_columns_and_their_cells_are_whole(trained, monkeypatch):
     tracker = MlflowTracker()
     for run in tracker.search({schema.TAG_KIND: "run"}):
-        tags = {schema.TAG_VERDICT: "WARN(D3 undecided)", schema.TAG_METHOD: "dfa+pen λ=0.01"}
+        tags = {schema.TAG_IMPORTED_VERDICT: "WARN(D3 undecided)", schema.TAG_METHOD: "dfa+pen λ=0.01"}
         tracker.log(run.run_id, tags=tags)
     monkeypatch.setenv("COLUMNS", "80")
     title, _, header, *_ = trained("list", "runs").stdout.splitlines()
@@ -132,7 +133,7 @@ def test_runs_are_listed_within_80_columns_and_their_cells_are_whole(trained, mo
     tracker.log(run.run_id, tags={schema.TAG_STUDY: "reproduction"})
     text = trained("list", "runs").stdout
     assert max(map(len, text.splitlines())) <= 80
-    cells = {"run", "study", "reproduction", "dfa+pen", "λ=0.01", "undecided)", "complete", "accuracy", "age"}
+    cells = {"run", "study", "reproduction", "dfa+pen", "λ=0.01", "bundle)", "complete", "accuracy", "age"}
     assert cells <= set(text.split())
 
 

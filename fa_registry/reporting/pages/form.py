@@ -138,7 +138,7 @@ def form_context(group: Group, link: Link, sources: Sources, blank_texts: Mappin
         first_fires=first_fires(group.runs),
         findings=findings,
         others=tuple(_judged_by(*other, label, setting, sources) for other in further_judgements),
-        claims=claims(group.runs, excluded, card=method),
+        claims=claims(group.runs, excluded, card=method, left_out=sources.left_out(group)),
         excluded=excluded,
         pitfalls=pitfalls(group, sources),
         reproduction=reproduction.table(report.reproduction, [run.record.run_id for run in group.runs]),

@@ -114,6 +114,7 @@ def index_context(sources: Sources, figures: Truncated[SettingFigures] = NO_FIGU
         reproduction=reproduction.table(report.reproduction),
         excluded=Truncated.first(MOST, report.excluded),
         unaudited=_unaudited(report),
+        left_out=Truncated.first(MOST_NAMES, report.left_out),
         beside=_neighbour(sources),
         integrity=Truncated.first(MOST, integrity),
         evidence=evidence(report.runs, report.excluded),
@@ -263,7 +264,7 @@ def setting_rows(sources: Sources, columns: Columns) -> Iterator[SettingTable]:
 
 def _audit_row(group: Group, link: Link | None, sources: Sources, columns: Columns) -> AuditRow:
     seeds = tuple(seed_row(run, sources.frozen, columns, sources.known) for run in group.runs)
-    answer = gamma_answer(group.runs, sources.report.cards)
+    answer = gamma_answer(group.runs, sources.report.cards, sources.left_out(group))
     return AuditRow(
         method=group_label(group),
         name=group.method,
@@ -407,6 +408,10 @@ class IndexContext:
     )
     unaudited: Truncated[OtherRun] | None = documented(
         "runs in the store that have a judged method and setting, but are not in this audit; none if the store was not searched",
+        "runs",
+    )
+    left_out: Truncated[OtherRun] = documented(
+        "complete runs of the judged methods and settings without which this audit replaces no verdict and allows no claim",
         "runs",
     )
     beside: Truncated[NearSettingRow] | None = documented(

@@ -92,6 +92,7 @@ def audit_note_context(sources: Sources, base: str = "", table: str = "") -> Aud
         counts=tuple(Count(outcome, counts[outcome]) for outcome in WORST_FIRST if outcome in counts),
         run_count=len(report.runs),
         excluded=len(report.excluded),
+        left_out=len(report.left_out),
         audit=base and f"{base}index.html",
         table=table,
         forms=Truncated.first(
@@ -178,6 +179,7 @@ class AuditNoteContext:
     )
     run_count: int = documented("number of runs that were judged, controls included", "runs")
     excluded: int = documented("number of selected runs that could not be judged", "runs")
+    left_out: int = documented("number of complete runs of the judged methods and settings that were left out", "runs")
     audit: str = documented("address of the audit's first page in MLflow; empty if there is none", "address")
     table: str = documented("address of the table of all runs in MLflow; empty if there is none", "address")
     forms: Truncated[Link] = documented(

@@ -1,0 +1,65 @@
+"""Verdicts of stored runs, read from the reports of audits and not from the runs' tags.
+
+The owner of a store can write any verdict into a tag. A report is compared with the digest that its audit recorded. `verify` judges
+the report again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from fa_registry import jsonio
+from fa_registry.errors import RegistryError
+from fa_registry.protocol.builtin_editions import verdict_mark
+from fa_registry.records import EditionReference, Verdict
+from fa_registry.tracking import schema
+from fa_registry.tracking.base import StoredRun, Tracker
+
+REPORT = "audit.json"
+LARGEST = 2**30  # maximum size of a report in bytes; a report of 10,000 runs has 400 MB
+NOT_JUDGED = "NOT JUDGED"  # begins a tag that an audit wrote to a run that it could not judge
+UNPROVEN = "UNPROVEN"
+
+
+def recorded_verdicts(tracker: Tracker, runs: Iterable[StoredRun]) -> dict[str, str]:
+    """Return a mapping: run id → verdict in the report of the audit that the run's tags name.
+
+    The verdict is UNPROVEN if the run has a verdict tag, but this report is missing, changed, or did not judge the run. It is empty
+    if no audit judged the run. The verdict of an imported run is that of its bundle, until an audit of this store judges the run.
+    """
+    reports: dict[str, Mapping[str, str]] = {}
+    verdicts = {}
+    for run in runs:
+        tag, audit_id = run.tags.get(schema.TAG_VERDICT, ""), run.tags.get(schema.TAG_REPORT, "")
+        imported = run.tags.get(schema.TAG_IMPORTED_VERDICT)
+        if tag.startswith(
+            NOT_JUDGED
+        ):  # speaks against the run, and no report has a verdict of a run that was not judged
+            verdicts[run.run_id] = tag
+        elif tag or audit_id:
+            if audit_id not in reports:
+                reports[audit_id] = _verdicts_of(tracker, audit_id) if audit_id else {}
+            verdicts[run.run_id] = reports[audit_id].get(run.run_id, UNPROVEN)
+        else:
+            verdicts[run.run_id] = f"{imported} (in the bundle)" if imported else ""
+    return verdicts
+
+
+def _verdicts_of(tracker: Tracker, audit_id: str) -> Mapping[str, str]:
+    """Return a mapping: run id → verdict in an audit's report.
+
+    It is empty if the report is missing, or if its digest is not the recorded one. Only the verdicts are decoded, because decoding
+    a whole report takes seconds.
+    """
+    try:
+        path = tracker.artifact(audit_id, REPORT)
+        report = jsonio.read_json(path, LARGEST) if path else None
+        if not path or tracker.get(audit_id).tags.get(schema.TAG_AUDIT) != jsonio.digest_of(report):
+            return {}
+        mark = verdict_mark(jsonio.decode(EditionReference, report["edition"], "edition"))
+        labels = {
+            run["record"]["run_id"]: jsonio.decode(Verdict, run["verdict"], "verdict").label for run in report["runs"]
+        }
+    except (RegistryError, KeyError, TypeError):  # a received report may have any content
+        return {}
+    return {run_id: f"{label} ({mark})" if mark else label for run_id, label in labels.items()}
