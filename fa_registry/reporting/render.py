@@ -281,7 +281,7 @@ def template_problems(folder: Path) -> list[str]:
 
     Problems are syntax errors, unknown names, unknown filters, unused files, and links that lead out of the folder.
     """
-    if not folder.is_dir():
+    if not os.path.isdir(folder):  # Path.is_dir raises if the name is longer than the file system allows
         return [f"templates: expected a folder with {SUFFIX} files, found no folder {folder}"]
     paths = sorted(folder.rglob(f"*{SUFFIX}"))
     inside = [path for path in paths if resolve_user_path(path).is_relative_to(resolve_user_path(folder))]

@@ -30,7 +30,7 @@ from fa_registry.tracking.models import (
     promotion_key,
     verdict_tags,
 )
-from fa_registry.tracking.reader import expand_run_id, read_record
+from fa_registry.tracking.reader import read_record, training_run
 from fa_registry.training import model_folder
 from fa_registry.training.model_folder import ModelCard, Opinion, PromotionOverride
 from fa_registry.workflows.audit_proof import check_record, judged_again
@@ -215,7 +215,7 @@ def run_promote(
     """
     check_text(name, despite)
     tracker = open_tracker(location.store, create=False, write=True)
-    stored = tracker.get(expand_run_id(tracker, run))
+    stored = training_run(tracker, run)
     check_finished(stored)
     audit_run_id, opinions = verdicts_by_edition(tracker, stored, edition)
     deciding = opinions[0]
@@ -358,10 +358,8 @@ def check_text(name: str, despite: str | None) -> None:
 
 
 def check_finished(run: StoredRun) -> None:
-    """Raise UsageError if the run is not a training run that was trained to its end."""
+    """Raise UsageError if the run was not trained to its end."""
     status = run.tags.get(schema.TAG_STATUS, "not set")
-    if run.tags.get(schema.TAG_KIND) != "run":
-        raise UsageError(f"run {run.run_id} ({run.name}) is not a training run and has no weights to promote")
     if status not in schema.FINISHED_STATUSES:
         raise UsageError(
             f"run {run.run_id} ({run.name}): {schema.TAG_STATUS}: expected {' or '.join(schema.FINISHED_STATUSES)}, "
