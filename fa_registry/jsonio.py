@@ -245,7 +245,10 @@ def _lines(hint: Any, value: Any, errors: Iterable[Mapping[str, Any]]) -> Iterat
 
 
 def _brackets(path: str, expectation: str, found: Any) -> str:
-    """Return how to write a table or a list of tables in TOML, if the number of brackets is wrong; else an empty text."""
+    """Return how to correct a wrong number of brackets in TOML.
+
+    The text is empty if the brackets are not the mistake.
+    """
     if expectation == "a list" and isinstance(found, Mapping):
         return f" of tables (write [[{path}]] instead of [{path}])"
     if expectation == "a table" and isinstance(found, list) and found and isinstance(found[0], Mapping):

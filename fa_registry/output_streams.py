@@ -1,4 +1,4 @@
-"""Standard output and error streams that no output can stop: no closed pipe, and no character without an encoding.
+"""Standard streams that continue after a pipe has been closed, or if a character has no encoding.
 
 `fa-registry study mine | head -3` closes the pipe after three lines. Python then raises BrokenPipeError in the code
 that prints next. This code may be a progress bar, a log message, a warning, a `print` in a method, or the interpreter
@@ -27,9 +27,9 @@ FILE_NAME_BYTE = "\udc80-\udcff"  # characters with which Python represents unde
 
 
 def outlive_readers() -> None:
-    """Make stdout and stderr continue after the reader has closed the pipe, or if a character has no encoding.
+    """Make stdout and stderr continue after the reader has closed the pipe.
 
-    After the reader has closed the pipe, a stream writes to the null device. A stream that a test or a notebook has replaced stays unchanged.
+    The streams then write to the null device. A character without an encoding is replaced. A stream that a test or a notebook has replaced stays unchanged.
     """
     codecs.register_error(REPLACED, _replace)
     for name, descriptor in (("stdout", 1), ("stderr", 2)):
@@ -80,7 +80,10 @@ def encodable(text: str, stream: TextIO | None) -> str:
 
 
 def _replace(error: UnicodeError) -> tuple[bytes, int]:
-    """Return a question mark for each character without an encoding, and the bytes of file names unchanged."""
+    """Return a question mark for each character without an encoding.
+
+    The bytes of file names stay unchanged.
+    """
     if not isinstance(error, UnicodeEncodeError):
         raise error
     text = re.sub(f"[^{FILE_NAME_BYTE}]", "?", error.object[error.start : error.end])

@@ -78,14 +78,12 @@ PRINTED = "Γ │ é \udcc3"  # the last is a byte of a file name
 
 
 @pytest.mark.parametrize(
-    ("encoding", "expected"), [("latin-1", b"? ? \xe9 \xc3"), ("ascii", b"? ? ? \xc3"), ("ascii:surrogateescape", b"? ? ? \xc3")]
+    ("encoding", "expected"),
+    [("latin-1", b"? ? \xe9 \xc3"), ("ascii", b"? ? ? \xc3"), ("ascii:surrogateescape", b"? ? ? \xc3")],
 )
 @pytest.mark.parametrize("command", ["print(TEXT, end='')", "import click; click.echo(TEXT, nl=False)"])
 def test_a_character_that_the_encoding_lacks_is_replaced(encoding, expected, command):
-    code = (
-        "import fa_registry.output_streams as streams\n"
-        f"streams.outlive_readers()\nTEXT = {PRINTED!a}\n{command}"
-    )
+    code = f"import fa_registry.output_streams as streams\nstreams.outlive_readers()\nTEXT = {PRINTED!a}\n{command}"
     environment = {**os.environ, "PYTHONIOENCODING": encoding}
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, env=environment)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, expected, b"")

@@ -102,7 +102,10 @@ class RegistryGroup(click.Group):
     """
 
     def main(self, *arguments: Any, **named: Any) -> Any:
-        """Run the command line; neither a closed pipe, an encoding without Γ, nor a warning affects the exit code."""
+        """Run the command line.
+
+        A closed output pipe, an encoding without Γ or a warning does not affect the exit code.
+        """
         print_warnings()
         outlive_readers()
         return super().main(*arguments, **named)

@@ -140,7 +140,10 @@ def grids(raw: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def _typed_part(name: str, value: Any) -> Any:
-    """Return the value of a grid's field, without list entries of a wrong type; None if the value has a wrong type."""
+    """Return the value of a grid's field, without list entries of a wrong type.
+
+    The result is None if the value itself has a wrong type.
+    """
     if name in AXES:
         entries = [entry for entry in value if _is_typed(name, [entry])] if isinstance(value, list) else []
         return value if value == [] else entries or NOTHING_VALID

@@ -211,7 +211,7 @@ def rewrite_addresses(database: Path, prefixes: Mapping[str, str]) -> Path:
     temporary = database.with_name(f".{backup.name}{process_ownership.owner_suffix()}")
     try:
         with refused(f"store {database}"), contextlib.closing(_opened(database)) as connection:
-            temporary.touch()  # a file that sqlite creates is not writable by the group, whatever the umask is
+            temporary.touch()  # the mode of a file that sqlite creates does not depend on a umask such as 002
             connection.execute("BEGIN IMMEDIATE")  # no other process writes between the copy and the change
             with contextlib.closing(_opened(database)) as source, contextlib.closing(_opened(temporary)) as copy:
                 source.backup(copy)

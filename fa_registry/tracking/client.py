@@ -295,7 +295,7 @@ def _make(path: Path) -> None:
     temporary = path.with_name(f"{prefix}.{os.getpid()}")
     _clear(path.parent, prefix)  # stale files of killed processes; this process has the lock
     try:
-        temporary.touch()  # a file that sqlite creates is not writable by the group, whatever the umask is
+        temporary.touch()  # the mode of a file that sqlite creates does not depend on a umask such as 002
         store = SqlAlchemyStore(sqlite_address(temporary, "rw"), DEFAULT_LOCAL_FILE_AND_ARTIFACT_PATH)
         store.engine.dispose()  # later connections must not use the temporary name
         _to_disk(temporary)

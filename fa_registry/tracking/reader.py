@@ -227,7 +227,7 @@ def training_run(tracker: Tracker, start: str) -> StoredRun:
 
 
 def check_kind(tracker: Tracker, run: StoredRun) -> None:
-    """Raise UsageError if a run is no training run; the message contains the kind and the commands for this kind.
+    """Raise UsageError with the kind and the commands for this kind if a run is no training run.
 
     A run with the tag of a specification is a training run, even if the author of the store changed the tag of its kind.
     """
@@ -246,14 +246,16 @@ def check_kind(tracker: Tracker, run: StoredRun) -> None:
     elif kind == schema.LAUNCH:
         text = "is a run that `mlflow run` created and that no command has used"
     else:
-        text = "was not written by fa_registry, because it has no tag fa.kind; `fa_registry.track` logs a loop of your own"
+        text = (
+            "was not written by fa_registry, because it has no tag fa.kind; `fa_registry.track` logs a loop of your own"
+        )
     raise UsageError(f"run {run.run_id} ({run.name}): expected a training run, but this run {text}")
 
 
 def expand_run_id(tracker: Tracker, start: str) -> str:
     """Return the full id of the run whose id begins with `start`.
 
-    If no training run has such an id, the ids that imported runs had in their bundle are searched, then those of other runs.
+    If no training run has such an id, the ids that imported runs had in their bundle are searched, then the ids of other runs.
 
     Raises:
         UsageError: `start` is empty, or no run or several runs have an id that begins with `start`.

@@ -71,10 +71,9 @@ class RunState:
 
     @property
     def lease(self) -> float:
-        """Duration of the run's lease in seconds; infinite if the run sends no heartbeat."""
-        sign = self.run.tags.get(schema.TAG_SIGN, "")
-        match = SIGN.fullmatch(sign)
-        return min(max(int(match[2]), SHORTEST), LONGEST) if match else LONGEST if sign else float("inf")
+        """Duration of the run's lease in seconds; infinite if the run has no valid heartbeat."""
+        match = SIGN.fullmatch(self.run.tags.get(schema.TAG_SIGN, ""))
+        return min(max(int(match[2]), SHORTEST), LONGEST) if match else float("inf")
 
     @property
     def is_running(self) -> bool:

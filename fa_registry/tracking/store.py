@@ -60,7 +60,7 @@ def sqlite_path(uri: str) -> Path | None:
 
 
 def sqlite_address(path: Path, mode: str) -> str:
-    """Return the address of a database file with sqlite's mode `ro` or `rw`; with `ro`, sqlite writes no files.
+    """Return the address of a database file with sqlite's mode `ro` (writes no files) or `rw`.
 
     The address contains the driver name, because MLflow creates folders for addresses that start with `sqlite:///`. The path is
     quoted twice: once for sqlite and once for SQLAlchemy. MLflow cannot create a database whose unquoted path is not ASCII if the

@@ -39,9 +39,7 @@ FIELDS = (*NAMES, *INTEGERS, *NUMBERS, *CHOICES, *OPTIONS, "control", "device")
 REQUIRED = ("method", "architecture", "dataset", "seed", "epochs")
 
 
-def parse_spec(
-    raw: Mapping[str, Any], subject: str = "run specification", reported: Collection[str] = ()
-) -> RunSpec:
+def parse_spec(raw: Mapping[str, Any], subject: str = "run specification", reported: Collection[str] = ()) -> RunSpec:
     """Parse the fields of a specification and return a checked RunSpec.
 
     Args:

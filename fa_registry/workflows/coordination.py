@@ -291,12 +291,14 @@ def waiting_text(leased: Mapping[str, StoredRun]) -> str:
 
 def at_work_elsewhere(tracker: Tracker, heartbeats: HeartbeatMonitor) -> list[StoredRun]:
     """Return the running runs on other machines, except those whose heartbeats have stopped."""
-    return [run for run in _running_elsewhere(tracker) if schema.TAG_SIGN in run.tags and not heartbeats.is_dead(run)]
+    return [
+        run for run in _running_elsewhere(tracker) if RunState(run).lease < math.inf and not heartbeats.is_dead(run)
+    ]
 
 
 def without_heartbeat(tracker: Tracker) -> list[StoredRun]:
-    """Return the running runs on other machines that never sent a heartbeat."""
-    return [run for run in _running_elsewhere(tracker) if schema.TAG_SIGN not in run.tags]
+    """Return the running runs on other machines without a valid heartbeat."""
+    return [run for run in _running_elsewhere(tracker) if RunState(run).lease == math.inf]
 
 
 def _running_elsewhere(tracker: Tracker) -> list[StoredRun]:

@@ -17,7 +17,7 @@ from fa_registry.reporting.report_values import audit_columns
 from fa_registry.reporting.table import frame
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun
-from fa_registry.tracking.reader import check_files, check_seal, training_run, read_provenance
+from fa_registry.tracking.reader import check_files, check_seal, read_provenance, training_run
 from fa_registry.tracking.series_parquet import SCALAR_SITE, read_rows
 from fa_registry.workflows.audit import cards
 from fa_registry.workflows.stores import open_tracker

@@ -303,10 +303,12 @@ def test_doctor_closes_what_a_gone_container_left_of_every_kind(registry, tracke
         assert tracker.get(run_id).state == "KILLED" and tracker.get(run_id).tags[schema.TAG_STATUS] == "failed"
 
 
+@pytest.mark.parametrize("sign_of_life", ["", "alive"])
 def test_a_run_without_a_heartbeat_is_listed_and_closed_only_where_a_person_says_that_its_machine_is_gone(
-    registry, tracker
+    registry, tracker, sign_of_life
 ):
-    tags = {schema.TAG_KIND: "audit", schema.TAG_STATUS: "running"}
+    # a heartbeat without a duration would be waited for without an end
+    tags = {schema.TAG_KIND: "audit", schema.TAG_STATUS: "running", schema.TAG_SIGN: sign_of_life}
     lost = tracker.create("lost", {**tags, schema.TAG_PROCESS: "old box:1:1:1"}, {})
     other = tracker.create("other", {**tags, schema.TAG_PROCESS: FAR}, {})
 
@@ -326,9 +328,7 @@ def test_a_run_without_a_heartbeat_is_listed_and_closed_only_where_a_person_says
     assert tracker.get(other).state == "RUNNING"
 
 
-def test_doctor_waits_for_the_runs_that_it_found_and_not_for_those_that_start_meanwhile(
-    registry, tracker, monkeypatch
-):
+def test_doctor_waits_for_the_runs_that_it_found_and_not_for_those_that_start_meanwhile(registry, tracker, monkeypatch):
     """A machine that trains one short run after another never shows a second heartbeat of a run."""
     lost, _ = held(tracker)
     started, seconds = [held(tracker)[0]], [0.0]
