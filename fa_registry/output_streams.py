@@ -29,7 +29,8 @@ FILE_NAME_BYTE = "\udc80-\udcff"  # characters with which Python represents unde
 def outlive_readers() -> None:
     """Make stdout and stderr continue after the reader has closed the pipe.
 
-    The streams then write to the null device. A character without an encoding is replaced. A stream that a test or a notebook has replaced stays unchanged.
+    The streams then write to the null device. A character without an encoding is replaced. A stream that a test or a
+    notebook has replaced stays unchanged.
     """
     codecs.register_error(REPLACED, _replace)
     for name, descriptor in (("stdout", 1), ("stderr", 2)):

@@ -296,7 +296,9 @@ def _make(path: Path) -> None:
     _clear(path.parent, prefix)  # stale files of killed processes; this process has the lock
     try:
         temporary.touch()  # the mode of a file that sqlite creates does not depend on a umask such as 002
-        store = SqlAlchemyStore(sqlite_address(temporary, "rw"), DEFAULT_LOCAL_FILE_AND_ARTIFACT_PATH)
+        # MLflow cannot write a path with undecodable bytes to its log
+        address = f"sqlite:///{temporary}" if str(temporary).isprintable() else sqlite_address(temporary, "rw")
+        store = SqlAlchemyStore(address, DEFAULT_LOCAL_FILE_AND_ARTIFACT_PATH)
         store.engine.dispose()  # later connections must not use the temporary name
         _to_disk(temporary)
         if revision(path) is None:  # a program that does not use this lock may have created the database

@@ -63,8 +63,7 @@ def sqlite_address(path: Path, mode: str) -> str:
     """Return the address of a database file with sqlite's mode `ro` (writes no files) or `rw`.
 
     The address contains the driver name, because MLflow creates folders for addresses that start with `sqlite:///`. The path is
-    quoted twice: once for sqlite and once for SQLAlchemy. MLflow cannot create a database whose unquoted path is not ASCII if the
-    encoding of file names is ASCII.
+    quoted twice: once for sqlite and once for SQLAlchemy.
     """
     return f"sqlite+pysqlite:///file:{quote(quote(os.fsencode(path)))}?mode={mode}&uri=true"
 
