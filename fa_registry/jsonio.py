@@ -237,10 +237,23 @@ def _lines(hint: Any, value: Any, errors: Iterable[Mapping[str, Any]]) -> Iterat
                 yield f"{'.'.join(filter(None, (path, name))) or 'record'}: {text}"
         else:
             expectation = EXPECTED.get(kind.removesuffix("_type").removesuffix("_parsing"), error["msg"])
+            expectation += _brackets(path, expectation, error["input"])
             expected.setdefault(path, []).append(expectation)
             actual_values[path] = describe_value(error["input"])
     for path, expectations in expected.items():
         yield f"{path or 'record'}: expected {' or '.join(dict.fromkeys(expectations))}, found {actual_values[path]}"
+
+
+def _brackets(path: str, expectation: str, found: Any) -> str:
+    """Return how to correct a wrong number of brackets in TOML.
+
+    The text is empty if the brackets are not the mistake.
+    """
+    if expectation == "a list" and isinstance(found, Mapping):
+        return f" of tables (write [[{path}]] instead of [{path}])"
+    if expectation == "a table" and isinstance(found, list) and found and isinstance(found[0], Mapping):
+        return f" (write [{path}] instead of [[{path}]])"
+    return ""
 
 
 def _steps(value: Any, error: Mapping[str, Any]) -> Iterator[str | int]:
@@ -307,7 +320,7 @@ def read_toml(path: Path, subject: str) -> tuple[dict[str, Any], str]:
     """
     try:
         data = read_file(resolve_user_path(path), MOST_TOML)
-        text = data.decode("utf-8")
+        text = data.decode("utf-8-sig")  # editors on Windows write a byte order mark
         if DOTTED.search(QUOTED.sub("", text)):  # tomllib needs minutes for a name of 100,000 parts
             raise ValueError(TOO_DEEP)
         table = tomllib.loads(text)

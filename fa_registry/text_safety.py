@@ -60,6 +60,11 @@ def json_text(text: str) -> str:
     return _replaced(text, lambda char: json.dumps(char)[1:-1])
 
 
+def ascii_json(text: str) -> str:
+    r"""Return equivalent JSON with escapes such as \u0393 for all characters outside of ASCII."""
+    return re.sub(r"[^\x00-\x7f]", lambda match: json.dumps(match[0])[1:-1], text)
+
+
 def without_password(text: str) -> str:
     """Return the text with each password in an address replaced by `…`."""
     return PASSWORD.sub(r"\1\2\3…", text) if "://" in text else text

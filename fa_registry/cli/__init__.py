@@ -19,7 +19,7 @@ import click
 from fa_registry.cli import analyse, audit, compare, inspect, maintenance, models, train
 from fa_registry.cli.tables import print_err
 from fa_registry.errors import Interrupted, RegistryError
-from fa_registry.output_streams import outlive_readers
+from fa_registry.output_streams import outlive_readers, print_warnings
 from fa_registry.text_safety import escape_message
 
 # With Python's default of 700, the garbage collector would search long-lived modules and records for cycles too often.
@@ -81,7 +81,11 @@ class RegistryGroup(click.Group):
     """
 
     def main(self, *arguments: Any, **named: Any) -> Any:
-        """Run the command line; a closed output pipe does not affect the command or its exit code."""
+        """Run the command line.
+
+        A closed output pipe, an encoding without Γ or a warning does not affect the exit code.
+        """
+        print_warnings()
         outlive_readers()
         return super().main(*arguments, **named)
 

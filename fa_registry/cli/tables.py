@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fa_registry import jsonio
-from fa_registry.text_safety import escape_message, escape_to_one_line, json_text, json_without_password
+from fa_registry.output_streams import encodable
+from fa_registry.text_safety import ascii_json, escape_message, escape_to_one_line, json_text, json_without_password
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -46,7 +47,9 @@ def print_err(description: str) -> None:
 
 def print_json(value: Any) -> None:
     """Print a value as JSON on standard output, with passwords removed from store addresses."""
-    click.echo(json_without_password(json_text(jsonio.pretty(value))), nl=False)
+    output = json_without_password(json_text(jsonio.pretty(value)))
+    is_complete = encodable(output, sys.stdout) == output
+    click.echo(output if is_complete else ascii_json(output), nl=False)
 
 
 def print_result(value: Any, as_json: bool, *lines: str) -> None:

@@ -278,7 +278,7 @@ def template_problems(folder: Path) -> list[str]:
 
     Problems are syntax errors, unknown names, unknown filters and unused files.
     """
-    if not folder.is_dir():
+    if not os.path.isdir(folder):  # Path.is_dir raises if the name is longer than the file system allows
         return [f"templates: expected a folder with {SUFFIX} files, found no folder {folder}"]
     paths = sorted(folder.rglob(f"*{SUFFIX}"))
     includes: dict[str, set[str]] = {}

@@ -34,6 +34,7 @@ AXES = {
     "penalties": "penalty",
     "epochs": "epochs",
 }
+NOTHING_VALID = [None]  # replaces a list of a grid in which no entry has the right type
 MOST_RUNS = 100_000  # largest number of runs of a file; their expansion takes ten seconds
 FIXED = ("method_options", "architecture_options")
 
@@ -125,17 +126,33 @@ def _outside_recipe(raw: Mapping[str, Any]) -> list[str]:
 
 
 def grids(raw: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the valid [[grid]] tables of a study.toml, without unknown keys.
+    """Yield the [[grid]] tables of a study.toml, without unknown keys and without values of a wrong type.
 
-    `wrong_fields` reports invalid tables.
+    `wrong_fields` reports what is left out. The other values are yielded, so that all mistakes are reported together. A list
+    without a valid entry is yielded as NOTHING_VALID.
     """
     fields = [field.name for field in dataclasses.fields(Grid)]
-    for grid in raw["grid"] if isinstance(raw.get("grid"), list) else ():
+    tables = raw.get("grid")
+    for grid in [tables] if isinstance(tables, Mapping) else tables if isinstance(tables, list) else ():
         if isinstance(grid, Mapping):
-            known_fields = {name: value for name, value in grid.items() if name in fields}
-            tables = {name: table(known_fields, name) for name in TABLES if isinstance(known_fields.get(name), Mapping)}
-            if jsonio.try_decode(Grid, known_fields | tables)[0]:
-                yield known_fields
+            known_fields = {name: _typed_part(name, value) for name, value in grid.items() if name in fields}
+            yield {name: value for name, value in known_fields.items() if value is not None}
+
+
+def _typed_part(name: str, value: Any) -> Any:
+    """Return the value of a grid's field, without list entries of a wrong type.
+
+    The result is None if the value itself has a wrong type.
+    """
+    if name in AXES:
+        entries = [entry for entry in value if _is_typed(name, [entry])] if isinstance(value, list) else []
+        return value if value == [] else entries or NOTHING_VALID
+    checked = table({name: value}, name) if name in TABLES and isinstance(value, Mapping) else value
+    return value if _is_typed(name, checked) else None
+
+
+def _is_typed(name: str, value: Any) -> bool:
+    return jsonio.try_decode(Grid, {name: value})[0] is not None
 
 
 def table(raw: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -262,7 +279,7 @@ def _options_of(plugin_kind: str, name: Any) -> Mapping[str, Any]:
 
 
 def _of_variant(fields: dict[str, Any], variant: StudyVariant) -> dict[str, Any]:
-    if "dataset" in fields:
+    if fields.get("dataset"):
         fields["dataset"] = variant.dataset(fields["dataset"])
     if type(fields.get("epochs")) is int:
         fields["epochs"] = variant.epochs(fields["epochs"])
@@ -370,6 +387,7 @@ def expanded(file: StudyFile, overrides: Mapping[str, Any]) -> Study:
     trained: list[tuple[RunSpec, GridCell]] = []
     remaining_runs = MOST_RUNS
     for number, grid in enumerate(grids(raw)):
+        reported = [field for axis, field in AXES.items() if grid.get(axis) == NOTHING_VALID]
         every_cell = cells({**raw, "grid": [grid]}, nonempty_overrides, variant)
         grid_cells = list(islice(every_cell, remaining_runs + 1))
         if not grid_cells:
@@ -380,7 +398,7 @@ def expanded(file: StudyFile, overrides: Mapping[str, Any]) -> Study:
             break
         for cell in grid_cells:
             try:
-                trained.append((parse_spec(cell.fields), cell))
+                trained.append((parse_spec(cell.fields, reported=reported), cell))
             except InvalidFields as error:
                 problems += error.problems
     if problems:

@@ -14,9 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from fa_registry import bundled_files, jsonio
-from fa_registry.errors import UnknownName
+from fa_registry.errors import UnknownName, UsageError
 
 FILE = "study.toml"
+
+
+class NoStudyFile(UnknownName):
+    """Error for the path of a study.toml that does not exist."""
+
+    def __init__(self, path: str):
+        UsageError.__init__(self, f"{path}: no such file{_found(Path(path))}")
 
 
 def names() -> list[str]:
@@ -32,10 +39,13 @@ def find(name: str) -> Path:
 
     Raises:
         UnknownName: no such study exists.
+        NoStudyFile: the name is a path, and there is no such file.
     """
     for path in (bundled_files.projects() / name / FILE, Path(name), Path(name) / FILE):
         if os.path.isfile(path):  # Path.is_file raises if the name is longer than the file system allows
             return path
+    if _is_path(name) and not os.path.lexists(name):
+        raise NoStudyFile(name)
     advice = f"a study of your own is given by the path of its {FILE}{_found(Path(name))}"
     raise UnknownName("study", name, names(), advice)
 
@@ -48,12 +58,19 @@ def name_in_store(study: str) -> str:
 
     Raises:
         InvalidFields: the file cannot be read or is not valid TOML.
+        NoStudyFile: `study` is the path of a .toml file that does not exist.
     """
     paths = (bundled_files.projects() / study / FILE, Path(study), Path(study, FILE))
     path = next((path for path in paths if path.suffix == ".toml" and os.path.isfile(path)), None)
+    if path is None and study.endswith(".toml") and not os.path.lexists(study):
+        raise NoStudyFile(study)
     if path is None:  # a study whose file is elsewhere, but whose runs are in the store
         return study
     return str(jsonio.read_toml(path, f"study {study}")[0].get("name") or study)
+
+
+def _is_path(name: str) -> bool:
+    return os.sep in name or name.endswith(".toml")
 
 
 def _found(path: Path) -> str:

@@ -9,11 +9,14 @@ import argparse
 import sys
 
 from fa_registry.errors import RegistryError
+from fa_registry.output_streams import outlive_readers, print_warnings
 from fa_registry.testing.suite import check_method
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Print one line per property, and return the exit code."""
+    print_warnings()
+    outlive_readers()
     parser = argparse.ArgumentParser(
         prog="python -m fa_registry.testing",
         description="Check whether a method's credit has the properties that its card declares.",

@@ -14,7 +14,7 @@ import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import unquote
+from urllib.parse import unquote_to_bytes
 
 from fa_registry import process_ownership
 from fa_registry.errors import StoreError
@@ -113,7 +113,7 @@ def resolve_artifact(folder: Path, recorded: str) -> str:
 
 
 def _path(uri: str) -> Path:
-    return Path(unquote(uri.removeprefix("file://")))
+    return Path(os.fsdecode(unquote_to_bytes(uri.removeprefix("file://"))))
 
 
 def _neighbour(experiment: str, database: Path) -> tuple[Path, str] | None:
@@ -211,6 +211,7 @@ def rewrite_addresses(database: Path, prefixes: Mapping[str, str]) -> Path:
     temporary = database.with_name(f".{backup.name}{process_ownership.owner_suffix()}")
     try:
         with refused(f"store {database}"), contextlib.closing(_opened(database)) as connection:
+            temporary.touch()  # the mode of a file that sqlite creates does not depend on a umask such as 002
             connection.execute("BEGIN IMMEDIATE")  # no other process writes between the copy and the change
             with contextlib.closing(_opened(database)) as source, contextlib.closing(_opened(temporary)) as copy:
                 source.backup(copy)

@@ -86,6 +86,7 @@ class StoredRun:
     Attributes:
         state: RUNNING, FINISHED, FAILED or KILLED.
         started: start time in ms since 1970.
+        ended: end time in ms since 1970; 0 if the run has not ended.
         metrics: mapping from metric key to the value at the last step.
         params: mapping from parameter name to value as text.
         deleted: whether the run was deleted but can still be restored.
@@ -100,6 +101,7 @@ class StoredRun:
     metrics: Mapping[str, float] = field(default_factory=dict)
     params: Mapping[str, str] = field(default_factory=dict)
     deleted: bool = False
+    ended: int = 0
 
 
 def is_ahead(run: StoredRun) -> bool:

@@ -29,7 +29,15 @@ from mlflow.store.tracking import DEFAULT_LOCAL_FILE_AND_ARTIFACT_PATH
 from sqlalchemy.exc import SQLAlchemyError
 
 from fa_registry.errors import StoreError
-from fa_registry.tracking.store import VERSION, check_initialised, check_revision, check_store, revision, sqlite_path
+from fa_registry.tracking.store import (
+    VERSION,
+    check_initialised,
+    check_revision,
+    check_store,
+    revision,
+    sqlite_address,
+    sqlite_path,
+)
 from fa_registry.tracking.store_errors import HELD, SAYS, WAITED_FOR, StoreRefusal, refused
 
 LOG = logging.getLogger(__name__)
@@ -287,7 +295,10 @@ def _make(path: Path) -> None:
     temporary = path.with_name(f"{prefix}.{os.getpid()}")
     _clear(path.parent, prefix)  # stale files of killed processes; this process has the lock
     try:
-        store = SqlAlchemyStore(f"sqlite:///{temporary}", DEFAULT_LOCAL_FILE_AND_ARTIFACT_PATH)
+        temporary.touch()  # the mode of a file that sqlite creates does not depend on a umask such as 002
+        # MLflow cannot write a path with undecodable bytes to its log
+        address = f"sqlite:///{temporary}" if str(temporary).isprintable() else sqlite_address(temporary, "rw")
+        store = SqlAlchemyStore(address, DEFAULT_LOCAL_FILE_AND_ARTIFACT_PATH)
         store.engine.dispose()  # later connections must not use the temporary name
         _to_disk(temporary)
         if revision(path) is None:  # a program that does not use this lock may have created the database

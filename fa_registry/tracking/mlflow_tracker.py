@@ -479,6 +479,7 @@ class MlflowTracker(Tracker):
             _held(run.data.metrics),
             _held(run.data.params),
             info.lifecycle_stage == LifecycleStage.DELETED,
+            info.end_time or 0,
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -214,10 +215,47 @@ def runs_by_tag(
     return runs
 
 
+def training_run(tracker: Tracker, start: str) -> StoredRun:
+    """Return the training run whose id begins with `start`.
+
+    Raises:
+        UsageError: see `expand_run_id`; or the run is no training run, for example an audit.
+    """
+    run = tracker.get(expand_run_id(tracker, start))
+    check_kind(tracker, run)
+    return run
+
+
+def check_kind(tracker: Tracker, run: StoredRun) -> None:
+    """Raise UsageError with the kind and the commands for this kind if a run is no training run.
+
+    A run with the tag of a specification is a training run, even if the author of the store changed the tag of its kind.
+    """
+    kind, study = run.tags.get(schema.TAG_KIND, ""), run.tags.get(schema.TAG_STUDY, "")
+    if kind == "run" or schema.TAG_SPEC in run.tags:
+        return
+
+    def command(name: str) -> str:
+        return f"`{command_on(f'{name} --study {shlex.quote(study)}' if study else name, tracker.uri)}`"
+
+    if kind == "audit":
+        pages = f"{command('report')} renders the newest audit of its study" if study else ""
+        text = "; ".join(filter(None, ["is an audit", f"{command('ui')} shows its pages", pages]))
+    elif kind == "study":
+        text = f"is the run of study {study}; {command('list runs')} lists its training runs, {command('audit')} judges them"
+    elif kind == schema.LAUNCH:
+        text = "is a run that `mlflow run` created and that no command has used"
+    else:
+        text = (
+            "was not written by fa_registry, because it has no tag fa.kind; `fa_registry.track` logs a loop of your own"
+        )
+    raise UsageError(f"run {run.run_id} ({run.name}): expected a training run, but this run {text}")
+
+
 def expand_run_id(tracker: Tracker, start: str) -> str:
     """Return the full id of the run whose id begins with `start`.
 
-    If no run has such an id, the ids that imported runs had in their bundle are searched.
+    If no training run has such an id, the ids that imported runs had in their bundle are searched, then the ids of other runs.
 
     Raises:
         UsageError: `start` is empty, or no run or several runs have an id that begins with `start`.
@@ -232,6 +270,7 @@ def expand_run_id(tracker: Tracker, start: str) -> str:
         for run in tracker.search({schema.TAG_KIND: "run"})
         if run.tags.get(schema.TAG_IMPORTED_ID, "").startswith(start)
     ]
+    ids = ids or [run.run_id for run in tracker.search({}, start=start)]
     if not ids:
         raise UsageError(f"run {shortened(start)!r}: no run id begins with these characters; {listing}")
     if len(ids) > 1:

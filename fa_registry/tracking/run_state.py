@@ -49,11 +49,8 @@ class HeartbeatMonitor:
 
         A process is dead if its heartbeat is older than its lease, or if it ran on this machine and no longer exists.
         """
-        match = SIGN.fullmatch(run.tags.get(schema.TAG_SIGN, ""))
-        lease = min(max(int(match[2]), SHORTEST), LONGEST) if match else float("inf")
-        return self.seconds_since_heartbeat(run) > lease or process_ownership.is_dead(
-            run.tags.get(schema.TAG_PROCESS, "")
-        )
+        is_silent = self.seconds_since_heartbeat(run) > RunState(run).lease
+        return is_silent or process_ownership.is_dead(run.tags.get(schema.TAG_PROCESS, ""))
 
 
 @dataclass(frozen=True)
@@ -71,6 +68,12 @@ class RunState:
     def host(self) -> str:
         """The machine whose process writes the run. The text is empty if the machine is unknown."""
         return self.run.tags.get(schema.TAG_PROCESS, "").partition(":")[0]
+
+    @property
+    def lease(self) -> float:
+        """Duration of the run's lease in seconds; infinite if the run has no valid heartbeat."""
+        match = SIGN.fullmatch(self.run.tags.get(schema.TAG_SIGN, ""))
+        return min(max(int(match[2]), SHORTEST), LONGEST) if match else float("inf")
 
     @property
     def is_running(self) -> bool:

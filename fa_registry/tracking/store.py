@@ -59,13 +59,13 @@ def sqlite_path(uri: str) -> Path | None:
     return Path(uri.removeprefix(SQLITE)).resolve() if uri.startswith(SQLITE) else None
 
 
-def _reading(path: Path) -> str:
-    """Return the address with which sqlite only reads a database and writes no files.
+def sqlite_address(path: Path, mode: str) -> str:
+    """Return the address of a database file with sqlite's mode `ro` (writes no files) or `rw`.
 
     The address contains the driver name, because MLflow creates folders for addresses that start with `sqlite:///`. The path is
     quoted twice: once for sqlite and once for SQLAlchemy.
     """
-    return f"sqlite+pysqlite:///file:{quote(quote(str(path)))}?mode=ro&uri=true"
+    return f"sqlite+pysqlite:///file:{quote(quote(os.fsencode(path)))}?mode={mode}&uri=true"
 
 
 def check_store(uri: str, known_revisions: set[str], make: bool = True) -> str:
@@ -102,7 +102,7 @@ def check_store(uri: str, known_revisions: set[str], make: bool = True) -> str:
     check_revision(uri, current_revision, known_revisions)
     if make:
         check_writable(uri)
-    return _reading(path) if _obstacle(path) else uri
+    return sqlite_address(path, "ro") if _obstacle(path) else uri
 
 
 def check_revision(uri: str, current_revision: str | None, known_revisions: set[str]) -> None:
@@ -184,7 +184,7 @@ def probe_sqlite(path: Path) -> Iterator[sqlite3.Connection]:
     mode = "ro" if _obstacle(path) else "rw"
     try:
         with contextlib.closing(
-            sqlite3.connect(f"file:{quote(str(path))}?mode={mode}", uri=True, timeout=LOOK_SECONDS)
+            sqlite3.connect(f"file:{quote(os.fsencode(path))}?mode={mode}", uri=True, timeout=LOOK_SECONDS)
         ) as connection:
             yield connection
     except sqlite3.DatabaseError as error:

@@ -19,11 +19,13 @@ from mlflow.utils.credentials import read_mlflow_creds
 from fa_registry.errors import StoreError
 
 HELD, FULL, BARRED, FAILING, DAMAGED, LACKING = "held", "full", "barred", "failing", "damaged", "lacking"
+TOO_LONG = "too long"
 AWAY, FAULTY, UNKNOWN, FORBIDDEN, KEYLESS = "away", "faulty", "unknown", "forbidden", "keyless"  # server errors
 OF_SYSTEM = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), FULL),
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), BARRED),
     errno.EIO: FAILING,
+    errno.ENAMETOOLONG: TOO_LONG,
 }
 OF_SQLITE = {
     **dict.fromkeys((sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED), HELD),
@@ -61,6 +63,7 @@ TO_DO = {
     FULL: f"{KEPT}. Free some disk space, or increase the limit on the size of files, then repeat the command",
     BARRED: f"{KEPT}. Make the folder and its files readable and writable, then repeat the command",
     FAILING: f"{KEPT}. Check the disk (a limit on the size of files gives the same error), then repeat the command",
+    TOO_LONG: f"{KEPT}. Use a shorter name of the file or folder, then repeat the command",
     LACKING: f"{KEPT}. Install the missing library, then repeat the command",
     DAMAGED: "the database is damaged. Copy its folder first; `sqlite3 mlflow.db .recover` then prints the data that can be read",
     AWAY: f"{KEPT}. Check that the server is running and that its address is correct, then repeat the command",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from fa_registry import tasks
@@ -39,24 +39,27 @@ FIELDS = (*NAMES, *INTEGERS, *NUMBERS, *CHOICES, *OPTIONS, "control", "device")
 REQUIRED = ("method", "architecture", "dataset", "seed", "epochs")
 
 
-def parse_spec(raw: Mapping[str, Any], subject: str = "run specification") -> RunSpec:
+def parse_spec(raw: Mapping[str, Any], subject: str = "run specification", reported: Collection[str] = ()) -> RunSpec:
     """Parse the fields of a specification and return a checked RunSpec.
 
     Args:
         raw: mapping from field to text or number. A field whose value is None or an empty text is ignored.
         subject: name at the start of the error message.
+        reported: names of fields that are missing because the caller has reported their values as invalid.
 
     Raises:
         InvalidFields: if a field is unknown, missing or invalid. The error lists all problems.
     """
     problems: list[str] = []
     values: dict[str, Any] = {}
+    wrong: set[str] = set()
     plugins = SpecPlugins(*(str(raw.get(name)) for name in NAMES))
     for name, value in raw.items():
         if value is None or value == "":
             continue
         if name not in FIELDS:
             problems.append(f"{name}: {_unknown_field(name, raw)}")
+            wrong.add(name)
             continue
         try:
             # equal data sets have one identity
@@ -64,10 +67,11 @@ def parse_spec(raw: Mapping[str, Any], subject: str = "run specification") -> Ru
             values["device_class" if name == "device" else name] = parsed
         except (ValueError, UnknownName) as error:
             problems.append(f"{name}: {error}")
-    reported_names = {problem.split(":")[0] for problem in problems}
-    problems += [f"{name}: missing" for name in REQUIRED if name not in values and name not in reported_names]
+            wrong.add(name)
+    known = {*values, *wrong, *reported}
+    problems += [f"{name}: missing" for name in REQUIRED if name not in known]
     problems += _check_together(values, plugins)
-    if problems:
+    if problems or reported:
         raise InvalidFields(subject, problems)
     recipe = Recipe(**{name: values.pop(name) for name in RECIPE_FIELDS if name in values})
     return with_defaults(RunSpec(recipe=recipe, **values), plugins)

@@ -24,11 +24,11 @@ from fa_registry.workflows.audit_proof import check_pages, check_verdicts, is_sa
 from fa_registry.workflows.audit_publication import verdict_text
 from fa_registry.workflows.options import AuditSource, RemeasureOptions
 from fa_registry.workflows.remeasure import RemeasuredRun, checked_measuring, remeasure_all
-from fa_registry.workflows.reports import newest_report, recorded_report
+from fa_registry.workflows.reports import existing, newest_report, recorded_report
 from fa_registry.workflows.results import Result, TableResult
 from fa_registry.workflows.selection import previous_seed_sets
 from fa_registry.workflows.stores import open_tracker
-from fa_registry.workflows.verify import Verification
+from fa_registry.workflows.verify import BUNDLE, Verification
 
 LICENCE = re.compile(r"[A-Za-z0-9.\-]{1,64}")  # an SPDX identifier
 
@@ -190,7 +190,7 @@ def import_into(path: str, experiment: str, store: str, key: str) -> ImportResul
     To continue an interrupted import, call the function again.
     """
     with process_ownership.temp_dir("fa_registry-bundle-") as folder:
-        manifest, signature = unpack(Path(path), folder)
+        manifest, signature = unpack(existing(path, f"a bundle ({BUNDLE})"), folder)
         signer(manifest, signature, key)
         if manifest.light:
             raise UsageError(

@@ -68,7 +68,7 @@ def stale_items(
     heartbeats = heartbeats or HeartbeatMonitor()
     runs = tracker.search({schema.TAG_STATUS: "running"}) + tracker.search({}, state="RUNNING") if tracker else []
     abandoned = [run for run in {run.run_id: run for run in runs}.values() if RunState(run).is_abandoned(heartbeats)]
-    items = [StaleItem(RUNS, _named(run), partial(close, tracker, run)) for run in abandoned]
+    items = [StaleItem(RUNS, run_text(run), partial(close, tracker, run)) for run in abandoned]
     items += _removable(FOLDERS, process_ownership.abandoned_folders())
     items += _removable(PAGES, process_ownership.abandoned(pages, ".*") if pages else [])
     if database and _is_half_written(database):
@@ -116,7 +116,8 @@ def close(tracker: Tracker, run: StoredRun, as_status: str = "failed") -> None:
     tracker.finish(run.run_id, "FINISHED" if state.has_results else "KILLED")
 
 
-def _named(run: StoredRun) -> str:
+def run_text(run: StoredRun) -> str:
+    """Return the kind, the id and the name of a run."""
     return f"{run.tags.get(schema.TAG_KIND, 'run')} {run.run_id} ({run.name})"
 
 

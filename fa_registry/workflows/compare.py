@@ -18,6 +18,7 @@ from fa_registry.reporting.pages.comparison import CompareContext, compare_conte
 from fa_registry.reporting.render import render_comparison
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
+from fa_registry.tracking.reader import check_kind
 from fa_registry.tracking.run_state import RunState
 from fa_registry.workflows.audit import build_report, checked_judging, is_intact
 from fa_registry.workflows.options import (
@@ -132,6 +133,7 @@ def run_compare(
     tracker = open_tracker(location.store, create=False)
     selection = _pool(tracker, selector)
     pool = filter_by_setting(selection.runs, setting) if setting else selection.runs
+    check_kinds(tracker, texts, pool)
     compared = parse_operands(texts, pool)
     if not selector.ways:
         check_unambiguous(compared)
@@ -147,6 +149,14 @@ def run_compare(
     page = render_comparison(context, Path(pages.out), pages.own_templates)
     in_mlflow = in_browser(tracker.uri, tracker.comparison(example_runs(columns)))
     return CompareResult(context, page, 0 if is_intact(report) else IntegrityError.exit_code, in_mlflow, tracker.uri)
+
+
+def check_kinds(tracker: Tracker, texts: Iterable[str], pool: Sequence[StoredRun]) -> None:
+    """Raise UsageError if an operand is the id of a run that is no training run, for example of an audit."""
+    for text in filter(RUN_ID.fullmatch, texts):
+        if not any(run.run_id.startswith(text) for run in pool):
+            for run in tracker.search({}, start=text):
+                check_kind(tracker, run)
 
 
 def parse_operands(texts: Sequence[str], pool: Sequence[StoredRun]) -> list[Operand]:

@@ -22,11 +22,11 @@ from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker, newest_first
 from fa_registry.tracking.lease import lease_owner
 from fa_registry.tracking.reader import runs_by_spec
-from fa_registry.tracking.run_state import LONGEST, SHORTEST, HeartbeatMonitor, RunState
+from fa_registry.tracking.run_state import GAP, LONGEST, SHORTEST, HeartbeatMonitor, RunState
 from fa_registry.tracking.store import sqlite_path
 from fa_registry.tracking.store_errors import WAITED_FOR, StoreRefusal
 from fa_registry.training.specs import whole_number
-from fa_registry.workflows.cleanup import close_abandoned
+from fa_registry.workflows.cleanup import close_abandoned, run_text
 from fa_registry.workflows.options import TrainingOptions
 from fa_registry.workflows.rule_monitor import UNWATCHED, MonitoredRules
 
@@ -291,12 +291,14 @@ def waiting_text(leased: Mapping[str, StoredRun]) -> str:
 
 def at_work_elsewhere(tracker: Tracker, heartbeats: HeartbeatMonitor) -> list[StoredRun]:
     """Return the running runs on other machines, except those whose heartbeats have stopped."""
-    return [run for run in _running_elsewhere(tracker) if schema.TAG_SIGN in run.tags and not heartbeats.is_dead(run)]
+    return [
+        run for run in _running_elsewhere(tracker) if RunState(run).lease < math.inf and not heartbeats.is_dead(run)
+    ]
 
 
 def without_heartbeat(tracker: Tracker) -> list[StoredRun]:
-    """Return the running runs on other machines that never sent a heartbeat."""
-    return [run for run in _running_elsewhere(tracker) if schema.TAG_SIGN not in run.tags]
+    """Return the running runs on other machines without a valid heartbeat."""
+    return [run for run in _running_elsewhere(tracker) if RunState(run).lease == math.inf]
 
 
 def _running_elsewhere(tracker: Tracker) -> list[StoredRun]:
@@ -308,17 +310,20 @@ def _running_elsewhere(tracker: Tracker) -> list[StoredRun]:
 
 
 def observe_heartbeats(tracker: Tracker) -> HeartbeatMonitor:
-    """Wait for a heartbeat of each running run on another machine, at most as long as its lease."""
-    heartbeats, has_logged = HeartbeatMonitor(), False
-    while silent := [run for run in at_work_elsewhere(tracker, heartbeats) if not heartbeats.has_moved(run)]:
-        if not has_logged:
-            hosts = ", ".join(sorted({RunState(run).host for run in silent}))
-            LOG.info(
-                "waiting for heartbeats of %d runs on other machines (%s); each wait lasts at most as long as the lease of the run",
-                len(silent),
-                hosts,
-            )
-            has_logged = True
+    """Wait for a heartbeat of each running run on another machine, at most as long as the longest lease.
+
+    Runs that start during the wait are not waited for, because their start shows that their machine works.
+    """
+    heartbeats = HeartbeatMonitor()
+    waited_for = {run.run_id: run for run in at_work_elsewhere(tracker, heartbeats)}
+    longest = max((RunState(run).lease for run in waited_for.values()), default=0.0)
+    if waited_for:
+        names = ", ".join(f"{run_text(run)} on {RunState(run).host}" for run in waited_for.values())
+        LOG.info("waiting at most %.0f seconds for the heartbeats of %s", longest, names)
+    end = time.monotonic() + longest + GAP  # the monitor counts no more than GAP seconds between two queries
+    while time.monotonic() < end and any(
+        run.run_id in waited_for and not heartbeats.has_moved(run) for run in at_work_elsewhere(tracker, heartbeats)
+    ):
         time.sleep(PAUSE)
     return heartbeats
 

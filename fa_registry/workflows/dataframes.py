@@ -17,7 +17,7 @@ from fa_registry.reporting.report_values import audit_columns
 from fa_registry.reporting.table import frame
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun
-from fa_registry.tracking.reader import check_files, check_seal, expand_run_id, read_provenance
+from fa_registry.tracking.reader import check_files, check_seal, read_provenance, training_run
 from fa_registry.tracking.series_parquet import SCALAR_SITE, read_rows
 from fa_registry.workflows.audit import cards
 from fa_registry.workflows.recorded_verdicts import recorded_verdicts
@@ -67,7 +67,7 @@ def series(run_id: str, store: str = "") -> pd.DataFrame:
     >>> rows[rows.quantity == "gamma"].pivot(index="epoch", columns="site", values="value")
     """
     tracker = open_tracker(store, create=False)
-    run = tracker.get(expand_run_id(tracker, run_id))
+    run = training_run(tracker, run_id)
     provenance, path = (tracker.artifact(run.run_id, name) for name in (schema.PROVENANCE, schema.SERIES))
     if provenance is None or path is None:
         raise IntegrityError(

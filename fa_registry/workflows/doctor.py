@@ -15,12 +15,12 @@ import torch
 
 from fa_registry import bundled_files, datasets, provenance
 from fa_registry.datasets.text import Text
-from fa_registry.errors import RegistryError, StoreError, UnknownName, UsageError, pluralise
+from fa_registry.errors import RegistryError, StoreError, UnknownName, UsageError, join_names, pluralise
 from fa_registry.safe_files import RECORD
 from fa_registry.studies import study
 from fa_registry.tracking import schema
 from fa_registry.tracking.artifact_location import placed, rewrite_addresses
-from fa_registry.tracking.base import StoredRun, Tracker, newest_first
+from fa_registry.tracking.base import StoredRun, Tracker, is_ahead, newest_first
 from fa_registry.tracking.run_state import HeartbeatMonitor, RunState
 from fa_registry.tracking.store import check_writable, probe_sqlite, resolve_uri, sqlite_path
 from fa_registry.tracking.store_errors import DAMAGED, TO_DO, StoreRefusal
@@ -73,6 +73,7 @@ def examine(
         "artifacts": partial(_files, store, repair),
         "MLflow's pages": partial(_page, store),
         "verdict tags": partial(_verdict_tags, store),
+        "clocks": partial(_clocks, store),
         "templates": lambda: f"{len(list(bundled_files.templates().glob('*.j2')))} in {bundled_files.templates()}",
         "studies": lambda: ", ".join(study.names()),
         "temporary folder": tempfile.gettempdir,
@@ -243,6 +244,26 @@ def _verdict_tags(store: str) -> dict[str, Any]:
     details += [f"{len(differences) - MOST_TAGS} more tags differ"] if len(differences) > MOST_TAGS else []
     details += [f"{pluralise(len(uncompared), 'run')} not compared"] if uncompared else []
     return {"ok": not differences, "state": "NOT OK" if differences else "ok", "found": "; ".join(details)}
+
+
+def _clocks(store: str) -> dict[str, Any] | str:
+    """List the runs whose times show that the clock of their machine was wrong."""
+    try:
+        tracker = None if is_missing(store) else open_tracker(store, create=False)
+    except StoreError:
+        return "not checked: the store cannot be used"
+    runs = tracker.search({}) if tracker else []
+    reversed_runs = [run for run in runs if 0 < run.ended < run.started]
+    faults = {"end before they start": reversed_runs, "have a start time in the future": list(filter(is_ahead, runs))}
+    texts = [
+        f"{pluralise(len(wrong), 'run')} {fault}, because the clock of a machine was changed: "
+        f"{join_names([f'{run.run_id} ({run.name})' for run in wrong])}"
+        for fault, wrong in faults.items()
+        if wrong
+    ]
+    advice = "the durations of these runs and their order are wrong; metrics and verdicts do not depend on clocks"
+    found = "; ".join([*texts, advice]) if texts else f"the times of {pluralise(len(runs), 'run')} are plausible"
+    return {"state": "noted" if texts else "ok", "found": found}
 
 
 def _page(store: str) -> str:

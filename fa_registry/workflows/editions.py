@@ -106,6 +106,15 @@ def leading_edition(selector: RunSelector, judging: JudgingOptions) -> str:
     return _leading_first(selector.as_asked.edition, judging.editions)[0] if judging.editions else judging.edition
 
 
+def edition_in_file(selector: RunSelector) -> str:
+    """Return the edition that a study.toml with other invalid fields names; empty if it names none."""
+    try:
+        name = selector.file.raw.get("edition")
+    except InvalidFields:  # the file is not TOML
+        return ""
+    return name if isinstance(name, str) else ""
+
+
 def checked_terms(selector: RunSelector, judging: JudgingOptions, problems: list[str]) -> tuple[Edition, ...]:
     """Return the editions that judge the runs, with the leading edition first.
 
@@ -116,6 +125,7 @@ def checked_terms(selector: RunSelector, judging: JudgingOptions, problems: list
         edition_of_study = selector.as_asked.edition if selector.study else ""
     except InvalidFields as error:
         problems += error.problems
+        edition_of_study = edition_in_file(selector)
     except UnknownName as error:
         problems.append(f"study: {error}")
     edition = judging.edition

@@ -34,16 +34,15 @@ def shown_run(run_id: str, store: str) -> tuple[RunRecord, str]:
 
     Raises:
         RegistryError: The run failed or still runs; the error contains the recorded failure.
+        UsageError: The run is no training run.
     """
-    from fa_registry.tracking.reader import expand_run_id, failure_text, read_record  # imports pyarrow
+    from fa_registry.tracking.reader import failure_text, read_record, training_run  # imports pyarrow
 
     tracker = open_tracker(store, create=False)
-    run = tracker.get(expand_run_id(tracker, run_id))
+    run = training_run(tracker, run_id)
     if not RunState(run).has_results:
         text = failure_text(tracker, run.run_id) or "no failure was recorded"
-        raise RegistryError(
-            f"run {run.run_id} ({run.name}) is {run.tags.get(schema.TAG_STATUS, 'not a training run')}: {text}"
-        )
+        raise RegistryError(f"run {run.run_id} ({run.name}) is {RunState(run).status or 'without a status'}: {text}")
     return read_record(tracker, run), recorded_verdicts(tracker, [run])[run.run_id]
 
 

@@ -15,7 +15,7 @@ from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.mlflow_tracker import login_name
 from fa_registry.tracking.models import ModelRegistry, recorded_tags
-from fa_registry.tracking.reader import check_files, expand_run_id, read_record
+from fa_registry.tracking.reader import check_files, read_record, training_run
 from fa_registry.tracking.run_state import RunState
 from fa_registry.workflows.audit_proof import check_record, check_verdicts
 from fa_registry.workflows.audit_publication import verdict_text
@@ -74,7 +74,7 @@ def run_promote(
     First, the metrics of the run are recomputed as in `verify`. See the command `promote` for the arguments.
     """
     tracker = open_tracker(location.store, create=False, write=True)
-    stored = tracker.get(expand_run_id(tracker, run))
+    stored = training_run(tracker, run)
     audit_run_id, opinions = audited_verdicts(tracker, stored, edition)
     check_override(stored, opinions[0], despite)
     record = verified(tracker, stored, location.root)  # slow, therefore after the cheap checks
@@ -112,7 +112,7 @@ def audited_verdicts(tracker: Tracker, run: StoredRun, edition: str) -> tuple[st
         IntegrityError: the audit's record does not follow from the files of the runs and from the editions.
     """
     audit_run_id, command = run.tags.get(schema.TAG_REPORT, ""), audit_command(run, edition)
-    if run.tags.get(schema.TAG_KIND) != "run" or not RunState(run).is_finished:
+    if not RunState(run).is_finished:
         status = RunState(run).status or "not set"
         raise UsageError(f"run {run.run_id} ({run.name}): expected a finished training run, found the status {status}")
     if not audit_run_id:

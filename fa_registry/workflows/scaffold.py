@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import keyword
+import os
 import re
 import shlex
 from collections.abc import Mapping
@@ -60,7 +61,7 @@ def new(kind: str, name: str, out: str) -> Skeleton:
     folder = Path(out or ".") / name
     problems = [] if kind in KINDS else [f"kind: {unknown_name_text('kind', kind, KINDS)}"]
     problems += _unfit(kind, name)
-    if not problems and (folder.exists() or folder.is_symlink()):
+    if not problems and os.path.lexists(folder):
         problems.append(f"out: {folder} already exists, so nothing was written; choose another name")
     try:
         try_writing(Path(out or "."))

@@ -21,7 +21,7 @@ from fa_registry.studies.study import Study
 from fa_registry.text_safety import without_password
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker, is_ahead, newest_first
-from fa_registry.tracking.reader import expand_run_id, failure_text, read_record, runs_by_spec
+from fa_registry.tracking.reader import failure_text, read_record, runs_by_spec, training_run
 from fa_registry.tracking.run_state import RunState
 from fa_registry.training.loop import has_diverged
 from fa_registry.training.specs import run_name, setting_label
@@ -69,7 +69,7 @@ def select_runs(tracker: Tracker, selector: RunSelector) -> Selection:
         runs = tracker.search({schema.TAG_KIND: "run"}, selector.experiment)
         selection = _sorted_out(tracker, runs, f"all runs of experiment {selector.experiment}")
     else:
-        runs = [tracker.get(expand_run_id(tracker, run_id)) for run_id in selector.run_ids]
+        runs = [training_run(tracker, run_id) for run_id in selector.run_ids]
         selection = _sorted_out(tracker, runs, f"{pluralise(len(runs), 'run')} by id")
     if not selection.runs:
         raise NothingSelected(_nothing_selected_text(tracker, selector, selection))

@@ -45,7 +45,7 @@ from fa_registry.workflows.coordination import (
     stopped_by_tag,
     wait_for_others,
 )
-from fa_registry.workflows.editions import headline_problem, load_or_name
+from fa_registry.workflows.editions import edition_in_file, headline_problem, load_or_name
 from fa_registry.workflows.options import ExecutorOptions, RunSelector, StoreLocation, TrainingOptions
 from fa_registry.workflows.progress import Progress
 from fa_registry.workflows.results import TableResult
@@ -363,6 +363,8 @@ def checked_study(
         problems += without_frozen(study, study_edition) + other_task(study, study_edition) if study_edition else []
     except InvalidFields as error:
         problems += error.problems
+        if name := edition or edition_in_file(selector):
+            load_or_name(name, problems)
     except UnknownName as error:
         problems.append(f"study {selector.study}: {error}")
     if problems or study is None:

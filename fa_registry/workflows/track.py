@@ -23,6 +23,7 @@ from fa_registry.diagnostics.base import MOMENTS
 from fa_registry.errors import InvalidFields, UsageError, unknown_name_text
 from fa_registry.metrics import ACCURACY, HEADLINES, TOKEN_LOSS, Headline, label_of
 from fa_registry.network_mode import gradients_enabled, tensors_unchanged
+from fa_registry.output_streams import encodable
 from fa_registry.records import Measurements, Reading, RunSpec
 from fa_registry.records.manifest_checks import EPOCH_WEIGHTS, never_changed
 from fa_registry.records.runs import STRUCTURE
@@ -230,7 +231,8 @@ class TrackedRun:
         uri = self._tracker.uri
         page = served(uri, in_browser(uri, self._tracker.run_page(self.run_id)))
         label = f"{spec.method_label}, seed {spec.seed}: {status.replace('_', ' ')} after epoch {self.done}"
-        print(escape_to_one_line(f"run {self.run_id}, {label}"), escape_to_one_line(f"run page: {page}"), sep="\n")
+        lines = map(escape_to_one_line, (f"run {self.run_id}, {label}", f"run page: {page}"))
+        print(encodable("\n".join(lines), sys.stdout))
 
     def _receive(self, row: EpochRow) -> None:
         self._rows.add(row, tensors_digest_of(self._network, self._trained))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -227,6 +228,13 @@ def test_every_problem_is_named_at_once_and_nothing_is_written(mine, report, tmp
 
 def test_a_part_that_a_template_takes_in_is_known(mine):
     assert template_problems(mine(index_html="{% include 'mine.html.j2' %}", mine_html="{{ title }}")) == []
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "none"])
+def test_a_folder_that_cannot_exist_is_one_problem(name):
+    """The file system allows no name of 300 characters."""
+    (problem,) = template_problems(Path(name))
+    assert problem.startswith("templates:")
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import platform
+import sqlite3
 import threading
 import time
+from contextlib import closing
 from functools import partial
 from types import SimpleNamespace
 
@@ -17,6 +19,7 @@ from fa_registry.errors import StoreError
 from fa_registry.tracking import schema
 from fa_registry.tracking.lease import HELD, HeartbeatMonitor, sign
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
+from fa_registry.tracking.run_state import GAP
 from fa_registry.tracking.store_errors import StoreRefusal
 from fa_registry.training.loop import run_to_completion
 from fa_registry.workflows import coordination, training
@@ -300,10 +303,12 @@ def test_doctor_closes_what_a_gone_container_left_of_every_kind(registry, tracke
         assert tracker.get(run_id).state == "KILLED" and tracker.get(run_id).tags[schema.TAG_STATUS] == "failed"
 
 
+@pytest.mark.parametrize("sign_of_life", ["", "alive"])
 def test_a_run_without_a_heartbeat_is_listed_and_closed_only_where_a_person_says_that_its_machine_is_gone(
-    registry, tracker
+    registry, tracker, sign_of_life
 ):
-    tags = {schema.TAG_KIND: "audit", schema.TAG_STATUS: "running"}
+    # a heartbeat without a duration would be waited for without an end
+    tags = {schema.TAG_KIND: "audit", schema.TAG_STATUS: "running", schema.TAG_SIGN: sign_of_life}
     lost = tracker.create("lost", {**tags, schema.TAG_PROCESS: "old box:1:1:1"}, {})
     other = tracker.create("other", {**tags, schema.TAG_PROCESS: FAR}, {})
 
@@ -321,3 +326,34 @@ def test_a_run_without_a_heartbeat_is_listed_and_closed_only_where_a_person_says
     assert unknown.exit_code == 2 and "did you mean 'another-machine'?" in unknown.stderr
     assert registry("doctor", "--gone", "another-machine").exit_code == 2
     assert tracker.get(other).state == "RUNNING"
+
+
+def test_doctor_waits_for_the_runs_that_it_found_and_not_for_those_that_start_meanwhile(registry, tracker, monkeypatch):
+    """A machine that trains one short run after another never shows a second heartbeat of a run."""
+    lost, _ = held(tracker)
+    started, seconds = [held(tracker)[0]], [0.0]
+
+    def another_starts(pause):
+        seconds[0] += 4.0
+        assert seconds[0] < 100, "the wait has no end"
+        tracker.finish(started[-1], "FINISHED")
+        started.append(held(tracker)[0])
+
+    monkeypatch.setattr(coordination, "time", SimpleNamespace(sleep=another_starts, monotonic=lambda: seconds[0]))
+    monkeypatch.setattr(coordination, "HeartbeatMonitor", partial(HeartbeatMonitor, clock=lambda: seconds[0]))
+    shown = registry("doctor", "--repair", "--json")
+    assert tracker.get(lost).state == "KILLED" and tracker.get(started[-1]).state == "RUNNING"
+    assert lost in shown.stderr and "at most 10 seconds" in shown.stderr and seconds[0] <= 10 + GAP
+
+
+def test_a_run_whose_clock_was_set_back_is_noted_by_doctor(registry, tracker):
+    run_id = tracker.create("back", {schema.TAG_KIND: "run", schema.TAG_STATUS: "complete"}, {})
+    tracker.finish(run_id, "FINISHED")
+
+    def clocks():
+        return next(row for row in json.loads(registry("doctor", "--json").stdout) if row["check"] == "clocks")
+
+    assert clocks()["state"] == "ok"
+    with closing(sqlite3.connect(tracker.uri.removeprefix("sqlite:///"))) as database, database:
+        database.execute("UPDATE runs SET end_time = start_time - 5000 WHERE run_uuid = ?", (run_id,))
+    assert (clocks()["state"], clocks()["ok"]) == ("noted", True) and run_id in clocks()["found"]

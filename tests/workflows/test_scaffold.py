@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from fa_registry.cli.inspect import KINDS as OFFERED
+from fa_registry.studies.study import load_study
 from fa_registry.workflows.scaffold import KINDS
 from tests.workflows.conftest import call
 
@@ -75,7 +76,14 @@ def test_its_files_are_python_that_names_no_skeleton(workplace, kind):
 def test_a_study_is_one_that_can_be_trained(workplace):
     written("study", "mine")
     result = call("study", "mine", "--dry-run", "--json")
-    assert result.exit_code == 0 and json.loads(result.stdout)["study"] == "mine", result.output
+    plan = json.loads(result.stdout)
+    assert result.exit_code == 0 and plan["study"] == "mine", result.output
+
+
+def test_a_study_has_the_three_seeds_that_a_verdict_needs(workplace):
+    written("study", "mine")
+    study = load_study("mine")
+    assert len({spec.seed for spec in study.specs}) == 3 and study.cost.startswith(f"{len(study.specs)} runs")
 
 
 def test_nothing_that_is_there_is_written_over(workplace):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import io
 import json
 import os
 import sys
@@ -26,6 +27,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Args:
         arguments: Arguments of the command line, by default those of the process.
     """
+    if isinstance(sys.stdout, io.TextIOWrapper):  # the encoding may lack a character of a file name or of a message
+        sys.stdout.reconfigure(errors="replace")
     options = _parser().parse_args(arguments)
     try:
         report = lint_paths(options.paths, codes_in(options.select), codes_in(options.ignore))
