@@ -234,7 +234,7 @@ def _add_tensors(found: dict[str, Any], default: Path, here: Path, label: str) -
     As an audit replays: the way begins at the tensors that this configuration draws.
     """
     from fa_registry.training.checkpoint import load_tensors
-    from fa_registry.training.replay_from_seed import deviation, relative_difference
+    from fa_registry.training.tensor_differences import deviation, relative_difference
 
     for method in methods.CATALOG.names():
         recorded, early = (load_tensors(default / f"{method}.{kind}.safetensors") for kind in ("drawn", "early"))

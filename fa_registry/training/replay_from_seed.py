@@ -18,7 +18,6 @@ import torch
 from torch import Tensor
 
 from fa_registry import methods
-from fa_registry.errors import join_names
 from fa_registry.jsonio import describe_value
 from fa_registry.methods.base import HasFeedbackRule, LearnsFeedbackByLoss
 from fa_registry.records import Check
@@ -45,6 +44,13 @@ from fa_registry.training.replay import (
     work_of,
 )
 from fa_registry.training.run_setup import RunSetup
+from fa_registry.training.tensor_differences import (
+    deviation,
+    equal_entries,
+    misfit,
+    relative_difference,
+    share_of_the_way,
+)
 from fa_registry.training.trainer import FIRST_STEPS, Trainer
 from fa_registry.training.trainer_state import check_fits, restore
 
@@ -276,7 +282,7 @@ def _compared(
     subject: str, recorded: Mapping[str, Tensor], reinitialised: Mapping[str, Tensor], sealed: SealedTraining
 ) -> Check:
     """Compare recorded tensors with tensors that were re-initialised from the seed."""
-    if problem := _misfit(recorded, reinitialised):
+    if problem := misfit(recorded, reinitialised):
         return Check(subject, "differs", problem)
     errors = {name: relative_difference(recorded[name], tensor.cpu()) for name, tensor in reinitialised.items()}
     limit = 0.0 if sealed.exact else DRAWN
@@ -298,34 +304,6 @@ def _concluded(subject: str, difference: str, sealed: SealedTraining, is_explain
     if not sealed.elsewhere or not is_explained:
         return Check(subject, "differs", difference)
     return undecidable(subject, sealed.elsewhere, difference)
-
-
-def _misfit(recorded: Mapping[str, Tensor], recomputed: Mapping[str, Tensor]) -> str:
-    """Return a text if the names, shapes or types of two sets of tensors differ, or an empty string."""
-    if set(recorded) != set(recomputed):
-        return f"expected the tensors {join_names(sorted(recomputed))}, found {join_names(sorted(recorded)) or 'none'}"
-    for name, tensor in recomputed.items():
-        if recorded[name].shape != tensor.shape or recorded[name].dtype != tensor.dtype:
-            shapes = f"{tuple(tensor.shape)} of {tensor.dtype}, found {tuple(recorded[name].shape)} of {recorded[name].dtype}"
-            return f"{name}: expected {shapes}"
-    return ""
-
-
-def relative_difference(recorded: Tensor, recomputed: Tensor) -> float:
-    """Return max|recorded − recomputed| / max|recomputed| as a number.
-
-    The result is 0 if both tensors are equal bit by bit, including inf and nan.
-    """
-    if _same(recorded, recomputed):
-        return 0.0
-    error = (recorded.double() - recomputed.double()).abs().max().item() / (
-        recomputed.double().abs().max().item() or 1.0
-    )
-    return error if error == error else float("inf")
-
-
-def _same(first: Tensor, second: Tensor) -> bool:
-    return bool(((first == second) | ((first != first) & (second != second))).all())
 
 
 def _planned(setup: RunSetup, sealed: SealedTraining, replay: str | int) -> tuple[int, str]:
@@ -442,7 +420,7 @@ class _Replay:
             return "the digest of the kept state is not the recorded digest"
         self._start = _copies(self._trainer.state())
         self._trainer.run_epoch()
-        return _misfit(next_state, self._trainer.state()) or self._off_the_way(next_state, self._trainer.state())
+        return misfit(next_state, self._trainer.state()) or self._off_the_way(next_state, self._trainer.state())
 
     def _watched(self, batches: Sequence[Tensor]) -> Iterator[Tensor]:
         for batch in batches[: self._steps - self.taken]:
@@ -495,17 +473,17 @@ class _Replay:
             return
         recorded = {f"network.{name}": tensor for name, tensor in load_tensors(*final).items()}
         replayed = {name: tensor for name, tensor in self._trainer.state().items() if name.startswith("network.")}
-        if _misfit(recorded, replayed) or not any(
+        if misfit(recorded, replayed) or not any(
             part.grad is not None and part.grad.any() for part in self._trainer.parameters
         ):
             return
-        if _share_of_the_way(list(replayed), recorded, replayed, self._start) <= STAYS:
+        if share_of_the_way(list(replayed), recorded, replayed, self._start) <= STAYS:
             self._arrived.append(
                 (f"the final weights equal the weights after step {step}", "so the weights were not trained further")
             )
 
     def _arrive(self, label: str, recorded: Mapping[str, Tensor], replayed: Mapping[str, Tensor]) -> None:
-        problem = _misfit(recorded, replayed) or self._off_the_way(recorded, replayed)
+        problem = misfit(recorded, replayed) or self._off_the_way(recorded, replayed)
         self._arrived.append((label, problem))
 
     def _off_the_way(self, recorded: Mapping[str, Tensor], replayed: Mapping[str, Tensor]) -> str:
@@ -514,7 +492,7 @@ class _Replay:
         Network and feedback are compared separately. The text states each difference relative to the distance between start and
         end of the replay. If that distance is 0, the text states the difference relative to the largest entry of a tensor.
         """
-        differing = [name for name, tensor in replayed.items() if not _same(recorded[name], tensor.cpu())]
+        differing = [name for name, tensor in replayed.items() if not equal_entries(recorded[name], tensor.cpu())]
         problems, is_explained = [], True
         for part in ("network.", "feedback."):
             names = [name for name in differing if name.startswith(part)]
@@ -570,38 +548,6 @@ class _Replay:
         if self._objections:
             step, objection_text = next(iter(self._objections.items()))
             yield Check("training credit", "differs", f"at step {step}: {objection_text}")
-
-
-def deviation(
-    names: Sequence[str], recorded: Mapping[str, Tensor], replayed: Mapping[str, Tensor], start: Mapping[str, Tensor]
-) -> tuple[float, bool]:
-    """Return the relative distance between two states, and whether the replay changed a tensor.
-
-    If the replay changed a tensor, the distance is ‖recorded − replayed‖ / ‖replayed − start‖. Otherwise the distance is the
-    largest `relative_difference` of any tensor.
-
-    Args:
-        names: the tensors to compare.
-        replayed: the state at the end of the replay.
-        start: the state before the replay.
-    """
-    if any(not _same(replayed[name], start[name]) for name in names):
-        return _share_of_the_way(names, recorded, replayed, start), True
-    return max((relative_difference(recorded[name], replayed[name].cpu()) for name in names), default=0.0), False
-
-
-def _share_of_the_way(
-    names: Sequence[str], recorded: Mapping[str, Tensor], replayed: Mapping[str, Tensor], start: Mapping[str, Tensor]
-) -> float:
-    """Return ‖recorded − replayed‖ / ‖replayed − start‖ over all tensors `names`."""
-    if not names:
-        return 0.0
-    squared_difference = sum(
-        (recorded[name].double() - replayed[name].cpu().double()).square().sum().item() for name in names
-    )
-    squared_distance = sum((replayed[name] - start[name]).double().square().sum().item() for name in names)
-    error = (squared_difference / squared_distance) ** 0.5 if squared_distance else float("inf")
-    return error if error == error else float("inf")
 
 
 def _copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

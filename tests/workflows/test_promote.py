@@ -171,36 +171,36 @@ def test_a_models_name_is_one_that_the_registry_takes():
 
 
 def test_a_fail_needs_a_reason_and_a_warning_takes_none(judged):
-    judged.refused(judged.run(), code=4)
-    judged.refused(judged.run(), "--override-reason", " ")
-    judged.refused(judged.run(), *BY_2026_11, "--override-reason", "to be sure")
+    judged.check_refused(judged.run(), code=4)
+    judged.check_refused(judged.run(), "--override-reason", " ")
+    judged.check_refused(judged.run(), *BY_2026_11, "--override-reason", "to be sure")
 
 
 @pytest.mark.parametrize("name", ["x/y", "x:y"])
 def test_a_name_that_mlflow_refuses(judged, name):
-    judged.refused(judged.run(), *BY_2026_11, "--name", name)
+    judged.check_refused(judged.run(), *BY_2026_11, "--name", name)
 
 
 @pytest.mark.parametrize("status", ["running", long("failed"), long(schema.STOPPED_EARLY)])
 def test_a_run_that_did_not_end(judged, status):
     with tagged(judged, judged.run(), fa_status=status, fa_process=process_ownership.process_tag()) as run:
-        judged.refused(run, *BY_2026_11)
+        judged.check_refused(run, *BY_2026_11)
 
 
 def test_the_run_of_a_study_and_a_run_that_is_not_there(judged):
     (study,) = judged.tracker.search({schema.TAG_KIND: "study"})
-    judged.refused(study)
+    judged.check_refused(study)
     assert CliRunner().invoke(main, ["promote", "0123abcd", "--store", judged.store]).exit_code == 2
 
 
 def test_a_run_that_was_never_audited(judged):
     with tagged(judged, judged.run(), fa_report="") as run:
-        assert "`fa-registry audit --study tiny --edition 2026-11`" in judged.refused(run, *BY_2026_11)
+        assert "`fa-registry audit --study tiny --edition 2026-11`" in judged.check_refused(run, *BY_2026_11)
 
 
 @pytest.mark.parametrize("edition", ["2026-04", "2026-5"])
 def test_a_run_that_another_edition_judged(judged, edition):
-    judged.refused(judged.run(), "--edition", edition)
+    judged.check_refused(judged.run(), "--edition", edition)
 
 
 def test_an_edition_with_changed_thresholds_decides_nothing(judged, tmp_path):
@@ -210,8 +210,8 @@ def test_an_edition_with_changed_thresholds_decides_nothing(judged, tmp_path):
     CliRunner().invoke(main, [*command, "--store", judged.store], catch_exceptions=False)
     modified = judged.run("frozen").tags[schema.TAG_REPORT]
     with tagged(judged, judged.run(), fa_report=modified) as dfa:
-        judged.refused(dfa, code=3)  # that audit did not judge dfa
-    judged.refused(judged.run("frozen"))
+        judged.check_refused(dfa, code=3)  # that audit did not judge dfa
+    judged.check_refused(judged.run("frozen"))
 
 
 @pytest.mark.parametrize("name", [schema.FINAL, schema.FEEDBACK])
@@ -224,9 +224,9 @@ def test_tensors_that_were_lost_or_changed(judged, monkeypatch, name, here):
     path = judged.artifact(run, name)
     with spoilt(path, path.read_bytes()):
         save_tensors(path, {name: -value for name, value in load_tensors(path).items()})
-        judged.refused(run, *BY_2026_11, code=3)
+        judged.check_refused(run, *BY_2026_11, code=3)
     with spoilt(path, None):
-        judged.refused(run, *BY_2026_11, code=3)
+        judged.check_refused(run, *BY_2026_11, code=3)
 
 
 def test_a_run_that_cannot_be_measured_here_is_promoted_as_unverifiable(judged, monkeypatch):
@@ -243,7 +243,7 @@ def test_metrics_that_do_not_come_out_again(judged, monkeypatch):
         return genuine(task, initial, feedback, {**digests, "checkpoint": None}, *more)
 
     monkeypatch.setattr(remeasure, "remeasure", other)
-    judged.refused(judged.run(), *BY_2026_11, code=3)
+    judged.check_refused(judged.run(), *BY_2026_11, code=3)
 
 
 def test_an_audit_whose_report_was_changed_or_lost(judged):
@@ -253,7 +253,7 @@ def test_an_audit_whose_report_was_changed_or_lost(judged):
     assert forged != report.read_text(encoding="utf-8")
     for content in (forged.encode(), None):
         with spoilt(report, content):
-            judged.refused(run, code=3)
+            judged.check_refused(run, code=3)
 
 
 def test_an_audit_of_other_files(judged):
@@ -266,7 +266,7 @@ def test_an_audit_of_other_files(judged):
     with spoilt(proof, text.encode()):
         sealed = jsonio.digest_of({**content["digests"], schema.PROVENANCE: jsonio.file_digest(proof)})
         with tagged(judged, run, fa_artifacts=sealed) as changed:
-            judged.refused(changed, *BY_2026_11)
+            judged.check_refused(changed, *BY_2026_11)
 
 
 def test_a_store_without_a_model_registry(judged, monkeypatch):
