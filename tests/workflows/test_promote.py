@@ -335,7 +335,7 @@ def test_a_run_that_did_not_end(judged, status):
 
 def test_the_run_of_a_study(judged):
     (study,) = judged.tracker.search({schema.TAG_KIND: "study"})
-    assert "is not a training run" in judged.refused(study)
+    assert "expected a training run" in judged.refused(study)
 
 
 def test_a_run_that_is_not_there(judged):
