@@ -2,15 +2,18 @@
 
 The command `doctor` lists stale items. `doctor --repair` removes stale items. Commands that write to the store first remove stale
 items too. An item is kept if its process is alive, unknown, or on another machine or container. Exception: a run on another
-machine is closed if its heartbeats have stopped.
+machine is closed if its heartbeats have stopped. A command ends before a lease does, so each command remembers the heartbeats of
+audits in a file, and a later command closes an audit whose heartbeat has not changed for longer than its lease.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import sqlite3
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -21,6 +24,9 @@ from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.run_state import HeartbeatMonitor, RunState
 
+HEARTBEATS = (
+    "heartbeats.json"  # in the folder `stores.registry_folder`: run id → [heartbeat, time of its first observation]
+)
 KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 
 
@@ -67,7 +73,9 @@ def stale_items(
     """
     heartbeats = heartbeats or HeartbeatMonitor()
     runs = tracker.search({schema.TAG_STATUS: "running"}) + tracker.search({}, state="RUNNING") if tracker else []
-    abandoned = [run for run in {run.run_id: run for run in runs}.values() if RunState(run).is_abandoned(heartbeats)]
+    silent = silent_audits(runs, registry, time.time())
+    runs = list({run.run_id: run for run in runs}.values())
+    abandoned = [run for run in runs if run.run_id in silent or RunState(run).is_abandoned(heartbeats)]
     items = [StaleItem(RUNS, run_text(run), partial(close, tracker, run)) for run in abandoned]
     items += _removable(FOLDERS, process_ownership.abandoned_folders())
     items += _removable(PAGES, process_ownership.abandoned(pages, ".*") if pages else [])
@@ -77,6 +85,42 @@ def stale_items(
     states = resume_folder(registry)
     paths = [*process_ownership.abandoned(states, ".*"), *sorted(states.glob(f"*{process_ownership.DAMAGED}"))]
     return items + _removable(STATE_FILES, paths)
+
+
+def silent_audits(runs: Iterable[StoredRun], registry: Path, now: float) -> set[str]:
+    """Return the ids of running audits on other machines that sent no heartbeat for longer than their lease.
+
+    All times are of this machine's clock, because clocks of two machines differ. An observed heartbeat is remembered in `registry`.
+
+    Args:
+        runs: running runs.
+        registry: folder that `stores.registry_folder` returned.
+        now: time in seconds.
+    """
+    path, observed = registry / HEARTBEATS, {}
+    audits = [run for run in runs if run.tags.get(schema.TAG_KIND) == "audit"]
+    audits = [run for run in audits if not process_ownership.is_here(run.tags.get(schema.TAG_PROCESS, ""))]
+    remembered = _remembered(path)
+    for run in audits:
+        heartbeat = run.tags.get(schema.TAG_SIGN, "")
+        last_heartbeat, since = remembered.get(run.run_id, ("", now))
+        # after a clock that jumped back, an observation would be in the future
+        observed[run.run_id] = (heartbeat, min(since, now) if heartbeat == last_heartbeat else now)
+    if observed != remembered:
+        with contextlib.suppress(OSError):  # a folder that cannot be written remembers nothing
+            registry.mkdir(parents=True, exist_ok=True)
+            temporary = path.with_name(f".{path.name}{process_ownership.owner_suffix()}")
+            temporary.write_text(json.dumps(observed), encoding="utf-8")
+            temporary.replace(path)
+    return {run.run_id for run in audits if now - observed[run.run_id][1] > RunState(run).lease}
+
+
+def _remembered(path: Path) -> dict[str, tuple[str, float]]:
+    """Return the content of the file of heartbeats; empty if the file is missing or damaged."""
+    with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return {run_id: (str(heartbeat), float(since)) for run_id, (heartbeat, since) in content.items()}
+    return {}
 
 
 def _removable(kind: str, paths: Iterable[Path]) -> list[StaleItem]:

@@ -8,14 +8,17 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+import time
 from contextlib import closing
 
 import pytest
 
 from fa_registry import process_ownership
 from fa_registry.tracking import schema
+from fa_registry.tracking.base import StoredRun
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.workflows import cleanup
+from fa_registry.workflows.stores import open_tracker
 from tests.helpers.dead_process import killed_mark, killed_tag, left_folder
 
 
@@ -140,3 +143,46 @@ def test_a_journal_is_shown_and_rolled_back(workplace, tmp_path_factory, tempora
     assert cleanup.stale_items(None, workplace, killed) == []
     with closing(sqlite3.connect(killed)) as connection:
         assert not connection.execute("SELECT name FROM sqlite_master WHERE name = 'half'").fetchall()
+
+
+def audit_elsewhere(heartbeat, host="gone"):
+    tags = {schema.TAG_SIGN: heartbeat, schema.TAG_PROCESS: f"{host}:1:2:3", schema.TAG_KIND: "audit"}
+    return StoredRun("a" * 32, "audit", "fa_registry", "RUNNING", 0, tags)
+
+
+def test_an_audit_of_another_machine_is_dead_if_its_heartbeat_stays_longer_than_its_lease(tmp_path):
+    def silent(heartbeat, now):
+        return bool(cleanup.silent_audits([audit_elsewhere(heartbeat)], tmp_path, now))
+
+    assert not silent("4 of 120 s", 1000.0)  # the first observation
+    assert not silent("4 of 120 s", 1120.0)
+    assert silent("4 of 120 s", 1121.0)
+    assert not silent("5 of 120 s", 5000.0)  # it lives
+    assert not silent("no heartbeat", 9e9) and not silent("no heartbeat", 99e9)
+
+
+@pytest.mark.parametrize("content", ["", "[1]", '{"a": 1}', '{"a": ["x", "y"]}', "\x00"])
+def test_a_damaged_file_of_heartbeats_remembers_nothing(tmp_path, content):
+    (tmp_path / cleanup.HEARTBEATS).write_text(content, encoding="utf-8")
+    assert cleanup.silent_audits([audit_elsewhere("4 of 120 s")], tmp_path, 9e9) == set()
+    assert cleanup.silent_audits([audit_elsewhere("4 of 120 s")], tmp_path, 9e9 + 121) == {"a" * 32}
+
+
+def test_an_audit_of_this_machine_and_a_training_run_are_left_to_other_checks(tmp_path):
+    here = audit_elsewhere("4 of 120 s", process_ownership.process_tag().partition(":")[0])
+    here.tags[schema.TAG_PROCESS] = process_ownership.process_tag()
+    training = audit_elsewhere("4 of 120 s")
+    training.tags[schema.TAG_KIND] = "run"
+    for now in (0.0, 9e9):
+        assert cleanup.silent_audits([here, training], tmp_path, now) == set()
+
+
+def test_the_next_command_that_writes_closes_an_audit_of_a_host_that_is_gone(registry, temporary, monkeypatch):
+    audit = begun(owner="gone:1:2:3", kind="audit")
+    MlflowTracker().log(audit, tags={schema.TAG_SIGN: "4 of 120 s"})
+    open_tracker("", write=True)
+    assert of_run(audit) == ("RUNNING", "running")
+    later = time.time() + 121
+    monkeypatch.setattr(cleanup.time, "time", lambda: later)
+    open_tracker("", write=True)
+    assert of_run(audit) == ("KILLED", "failed")
