@@ -73,7 +73,7 @@ class Judged:
         assert result.exit_code == 0, result.output
         return json.loads(result.stdout)
 
-    def refused(self, run: StoredRun, *arguments: str, code: int = 2) -> str:
+    def check_refused(self, run: StoredRun, *arguments: str, code: int = 2) -> str:
         """What promote said; it has made no version, and left nothing among the run's artifacts."""
         before = self._left(run)
         result = self.promote(run, *arguments)
