@@ -21,6 +21,7 @@ from fa_registry.protocol.paired_runs import (
 )
 from fa_registry.protocol.rules import load_edition
 from fa_registry.records import NETWORK_CHECK, AuditReport, Check, Conformance, Integrity, Reading, Recipe
+from fa_registry.records.configurations import CONFIGURATION, SAME_MACHINE
 from fa_registry.statistics import paired_difference, t_interval, welch
 from tests.builders import frozen, measurements, over_seeds, record
 
@@ -199,7 +200,10 @@ def test_initial_weights_that_another_machine_cannot_redraw_are_proven_by_the_fi
 )
 def test_a_control_starts_from_the_weights_of_its_run(start, processor, doubt):
     def started(one, start, processor):
-        measured = dataclasses.replace(one.measurements, conventions={"processor": processor})
+        measured = dataclasses.replace(
+            one.measurements,
+            conventions={**dict.fromkeys((*SAME_MACHINE, *CONFIGURATION), "1"), "processor": processor},
+        )
         return dataclasses.replace(one, provenance={"initial_weights": start}, measurements=measured)
 
     control = started(frozen(), start, processor)

@@ -13,7 +13,7 @@ from fa_registry.reference.__main__ import PAGES, commands_reference, stale
 from fa_registry.reference.__main__ import main as write_pages
 from fa_registry.reference.templates import templates_reference
 from fa_registry.reporting.render import TEMPLATES
-from fa_registry.reporting.text.environment import environment
+from fa_registry.reporting.text.environment import FORBIDDEN_FILTERS, environment
 
 
 @pytest.fixture(scope="module")
@@ -87,5 +87,7 @@ def test_our_own_filters_are_listed_with_where_they_are(template_page):
 
 
 def test_what_a_sandboxed_template_has_is_what_the_page_says(template_page, tmp_path):
-    for name in environment("index.html.j2", tmp_path).filters:
-        assert f"`{name}`" in template_page
+    filters = environment("index.html.j2", tmp_path).filters
+    for name, function in filters.items():
+        assert not function.__module__.startswith("fa_registry") or f"`{name}`" in template_page
+    assert all(f"`{name}`" in template_page and name not in filters for name in FORBIDDEN_FILTERS)

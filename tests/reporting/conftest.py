@@ -11,7 +11,7 @@ from fa_registry.records import AuditReport, RunRecord
 from fa_registry.reporting.report_index import Sources
 from tests.reporting import scenes
 from tests.reporting.page import written
-from tests.reporting.runs import HOSTILE, make_record
+from tests.reporting.runs import HOSTILE, THREE_SEEDS, make_record
 
 
 @pytest.fixture
@@ -39,6 +39,12 @@ def report() -> AuditReport:
 def rich() -> AuditReport:
     """Every metric and state, several editions, waivers, crashes."""
     return scenes.full_report()
+
+
+@pytest.fixture(scope="session")
+def rich_of_three() -> AuditReport:
+    """The same over three seeds, the fewest that decide depth utility."""
+    return scenes.full_report(THREE_SEEDS)
 
 
 @pytest.fixture

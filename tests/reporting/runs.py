@@ -12,7 +12,7 @@ from tests.builders import PROVEN
 
 HOSTILE = "<script>alert(1)</script>{{7*7}}"
 TRACEBACK = f"Traceback (most recent call last):\n  RuntimeError: </pre></details>{HOSTILE}"
-SITES, EPOCHS, SEEDS = 5, 30, (42, 123)
+SITES, EPOCHS, SEEDS, THREE_SEEDS = 5, 30, (42, 123), (42, 123, 456)
 NO_FEEDBACK = Reading(None, "the feedback file is missing: credit cannot be recomputed")
 GAMMA_SCALARS = (
     "gamma_deep_mean",

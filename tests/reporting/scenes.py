@@ -43,12 +43,12 @@ def small_report() -> AuditReport:
     return make_report(runs, excluded=excluded, remarks=remarks)
 
 
-def full_report() -> AuditReport:
+def full_report(seeds: tuple[int, ...] = SEEDS) -> AuditReport:
     """Every state of edition 2026-11, with two second opinions, a waiver in force and an expired one, and crashes."""
-    frozen = [full(make_record("bp", seed, 0.80, 1.02, 0.4, 0.0, control="frozen")) for seed in SEEDS]
-    bp = [full(make_record("bp", seed, 0.97, 3.0, 1e-5, 1.0), gain=[0.3] * SITES) for seed in SEEDS]
-    fa = [full(make_record("fa", seed, 0.70, 5e8, 1e-5, 0.25), gain=[1.1e-5] * SITES) for seed in SEEDS]
-    dfa = [full(make_record("dfa", seed, 0.81 + 0.03 * (seed == 42), 3e8, 0.02, 0.1)) for seed in SEEDS]
+    frozen = [full(make_record("bp", seed, 0.80, 1.02, 0.4, 0.0, control="frozen")) for seed in seeds]
+    bp = [full(make_record("bp", seed, 0.97, 3.0, 1e-5, 1.0), gain=[0.3] * SITES) for seed in seeds]
+    fa = [full(make_record("fa", seed, 0.70, 5e8, 1e-5, 0.25), gain=[1.1e-5] * SITES) for seed in seeds]
+    dfa = [full(make_record("dfa", seed, 0.81 + 0.03 * (seed == 42), 3e8, 0.02, 0.1)) for seed in seeds]
     noisy = full(make_record("drtp", 42, 0.84, 3.0, 1e-6, 0.1), {"fidelity_min": 0.4}, fidelity=[0.4] * SITES)
     crashed = dataclasses.replace(noisy.measurements, failures={"rho": TRACEBACK})
     runs = [*bp, *fa, *dfa, dataclasses.replace(noisy, measurements=crashed), *frozen]

@@ -18,7 +18,7 @@ from fa_registry.reporting.claims import claims, gamma_answer, state_claims
 from fa_registry.reporting.claims_reference import KEYS, reference_claims
 from tests.reporting.asking import changed, run_of
 from tests.reporting.earning import SOUND, a_run, depth, null, over_seeds
-from tests.reporting.runs import SEEDS, full, make_record
+from tests.reporting.runs import SEEDS, THREE_SEEDS, full, make_record
 from tests.reporting.scenes import a_finding, make_report
 
 HEALTHY = {"accuracy": 0.9, "scale": 3.0, "gradient": 0.1, "gamma": 0.2}
@@ -143,9 +143,9 @@ def test_what_weighs_most_stands_first_and_a_pass_begins_with_the_pass(rich):
     assert claims(failing)[0].kind == "not" and not any(claim.kind == "may" for claim in claims(failing))
 
 
-def test_a_tick_is_about_the_method_and_no_choice_among_its_seeds(rich):
+def test_a_tick_is_about_the_method_and_no_choice_among_its_seeds(rich_of_three):
     """What two of three seeds earn, the method does not."""
-    bp = [run for run in rich.runs if run.record.spec.method == "bp" and run.record.spec.control == "none"]
+    bp = [run for run in rich_of_three.runs if run.record.spec.method == "bp" and run.record.spec.control == "none"]
     for seeds in (bp, [*bp, dataclasses.replace(bp[0], verdict=Verdict("warn", "WARN"))]):
         ticks = {claim.key for claim in claims(seeds) if claim.kind == "may"}
         assert ("trained depth" in ticks) == (seeds is bp)
@@ -156,8 +156,8 @@ def changed_row(record, name, row):
     return dataclasses.replace(record, measurements=dataclasses.replace(record.measurements, sites=sites))
 
 
-def test_what_was_waived_is_stated_with_who_and_why_and_still_holds(rich):
-    fa = [run for run in rich.runs if run.record.spec.method == "fa"]
+def test_what_was_waived_is_stated_with_who_and_why_and_still_holds(rich_of_three):
+    fa = [run for run in rich_of_three.runs if run.record.spec.method == "fa"]
     (claim,) = [claim for claim in claims(fa) if "waived by" in claim.text]
     assert claim.kind == "open" and claim.run_ids == tuple(run.record.run_id for run in fa)
     assert claim.text.startswith(
@@ -327,7 +327,7 @@ def test_a_copied_edition_with_other_wording_walks_back_what_the_edition_does(na
     whole, shared = {"gain": [0.3] * 5}, {"stability_mid": 0.6, "gamma_centred_mid": 0.01}
     records = [
         record
-        for seed in SEEDS
+        for seed in THREE_SEEDS
         for record in (
             full(make_record("bp", seed, 0.80, 1.02, 0.4, 0.0, control="frozen"), **whole),
             full(make_record("fa", seed, 0.70, 5e8, 1e-5, 0.25), gain=[1e-5] * 5),
@@ -430,9 +430,9 @@ def test_a_state_of_another_quantity_says_nothing(rich):
     assert kinds([run]) == []
 
 
-def test_seeds_without_ranks_are_parted_by_what_was_found_of_them(rich):
+def test_seeds_without_ranks_are_parted_by_what_was_found_of_them(rich_of_three):
     """Neither has sites that distinguish them, yet one is specific to its feedback and the other is not."""
-    seeds = runs_of(rich, "dfa")
+    seeds = runs_of(rich_of_three, "dfa")
     found = [a_finding("D4", quantity="gamma_null_p", state=state) for state in ("SPECIFIC", "NOT SPECIFIC")]
     unranked = [
         dataclasses.replace(

@@ -49,15 +49,15 @@ def test_the_form_carries_all_aggregates_and_the_spread(form, report):
     assert set(names) <= set(report.runs[2].record.measurements.scalars)
 
 
-def test_every_edition_gives_its_verdict_the_leading_one_first(form, rich):
-    context = form(rich, "bp")
+def test_every_edition_gives_its_verdict_the_leading_one_first(form, rich_of_three):
+    context = form(rich_of_three, "bp")
     assert [(edition.name, verdict.label) for edition, verdict in context.opinions] == [
         ("2026-11", "PASS"),
         ("2026-05", "WARN(D2)"),
         ("2026-04", "needs walk-back: b"),
     ]
     assert [difference.subject for difference in context.differences] == ["reference"]
-    alone = form(rich, "fa")
+    alone = form(rich_of_three, "fa")
     assert alone.differences == () and {verdict.outcome for _, verdict in alone.opinions} == {"fail"}
 
 

@@ -273,10 +273,10 @@ def test_a_name_is_shortened_only_where_it_still_says_which_variant():
     assert [link.text for link in short_names([*links[:1], *links[:1]])] == ["dtp", "dtp"]  # one variant, two settings
 
 
-def test_a_column_has_its_worst_judgement_with_the_seeds_it_is_about(rich):
+def test_a_column_has_its_worst_judgement_with_the_seeds_it_is_about(rich_of_three):
     columns = tuple(map(quantity_of, metric_table("audit")))
-    found = {group.method: judged_columns(group, columns) for group in groups(rich) if not group.control}
-    assert found["fa"]["growth_max"] == Judged("D1", "fail", (42, 123))
+    found = {group.method: judged_columns(group, columns) for group in groups(rich_of_three) if not group.control}
+    assert found["fa"]["growth_max"] == Judged("D1", "fail", (42, 123, 456))
     assert found["bp"] == {}
 
 

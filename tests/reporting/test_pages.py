@@ -59,7 +59,7 @@ def test_the_verdicts_are_stated_in_one_sentence_before_everything_else(rich_pag
     text = rich_pages["index.html"]
     assert text.index("verdict-line") < text.index('class="tiles"') < text.index('id="verdicts"')
     page_text = text_of(text)
-    assert "1 of 4 methods fails, 1 is incomplete, 1 draws a warning, 1 passes." in page_text
+    assert "1 of 4 methods fails, 1 is incomplete, 2 draw a warning." in page_text
     assert "Rules that fire: D1 scale stability in 2, D2 reference validity in 1." in page_text
 
 
@@ -183,7 +183,7 @@ def test_the_interval_of_a_margin_is_printed_once_a_group(rich, rich_pages):
     assert part.count(low) == 1
     form = next(text for name, text in rich_pages.items() if name.startswith("forms/dfa") and name.endswith(".html"))
     headline = text_of(re.search(r'<dl class="headline">.*?</dl>', form, re.DOTALL).group())
-    assert headline.count("D3 UNDECIDED: +2.5 pp, 95 % t-interval −16.6 pp to +21.6 pp") == 1
+    assert headline.count("D3 UNDECIDED: +2.5 pp, 95 % interval −16.6 pp to +21.6 pp (paired t test)") == 1
 
 
 def test_a_crowded_page_says_what_is_not_on_it(rich, tmp_path, monkeypatch):
@@ -191,7 +191,7 @@ def test_a_crowded_page_says_what_is_not_on_it(rich, tmp_path, monkeypatch):
     monkeypatch.setattr(index, "setting_figures", lambda *given: setting_figures(*given[:2], room=1))
     page_text = text_of(written(rich, tmp_path)["index.html"])
     for needed in (
-        "6 more of 8 are not on this page: they are less severe than the findings above",
+        "7 more of 9 are not on this page: they are less severe than the findings above",
         "The numbers of this figure are in audit.json, because they do not fit on this page",
         "Every seed's numbers and run are in its form",
         "7 more of 9 are not on this page",

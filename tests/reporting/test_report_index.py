@@ -60,12 +60,12 @@ def test_the_leading_edition_comes_first_and_every_other_keeps_its_label(rich, c
     ]
 
 
-def test_a_converged_network_differs_by_its_reference_alone(rich, compared):
-    (why,) = compared(rich, "bp").why
+def test_a_converged_network_differs_by_its_reference_alone(rich_of_three, compared):
+    (why,) = compared(rich_of_three, "bp").why
     assert why.subject == "reference"
     ours, published, older = why.clauses
     assert ours.startswith("2026-11: D2 reference validity CONVERGED, passes, required at least 1e-07")
-    assert "observed 7.81×10⁻⁸ (2 of 2 seeds)." in ours
+    assert "observed 7.81×10⁻⁸ (3 of 3 seeds)." in ours
     assert "2026-05: D2 reference validity AT FLOOR, fires, required at least 1e-07" in published
     assert older.startswith("2026-04: b reference floor AT FLOOR, fires")
 

@@ -9,7 +9,7 @@ import pytest
 from fa_registry.records import AuditReport
 from fa_registry.reporting.summary import CLAUSES, RESULTS, depth_summary, gamma_summary
 from tests.reporting.earning import CLEARS, NO_GAMMA, PART, SOUND, a_run, depth, null, over_seeds
-from tests.reporting.runs import SEEDS, full, make_record
+from tests.reporting.runs import THREE_SEEDS, full, make_record
 from tests.reporting.scenes import make_report
 
 BETTER, WORSE = CLEARS, depth("UNDERCUT", "fail", -5.0, (-7.0, -3.0))
@@ -62,11 +62,11 @@ def test_only_what_the_findings_show_is_stated(finding, changes, text):
 
 
 def test_a_method_that_differs_between_settings_is_named_with_their_number():
-    records = [full(make_record("bp", seed, 0.80, 1.02, 0.4, 0.0, control="frozen")) for seed in SEEDS]
-    records += [full(make_record("dfa", seed, 0.60, 3.0, 0.4, 0.1)) for seed in SEEDS]
+    records = [full(make_record("bp", seed, 0.80, 1.02, 0.4, 0.0, control="frozen")) for seed in THREE_SEEDS]
+    records += [full(make_record("dfa", seed, 0.60, 3.0, 0.4, 0.1)) for seed in THREE_SEEDS]
     other = [
         dataclasses.replace(one, spec=dataclasses.replace(one.spec, epochs=7), run_id=one.run_id[::-1])
-        for one in records[len(SEEDS) :]
+        for one in records[len(THREE_SEEDS) :]
     ]
     first, second = depth_summary(make_report([*records, *other], "2026-12"))
     assert first.startswith("dfa (in 1 of 2 settings) ends below")

@@ -208,7 +208,7 @@ def test_other_methods_may_be_left_out(store, audit):
     chosen += store.run_ids(control="frozen")
     code, report = audit(*(argument for run_id in chosen for argument in ("--run", run_id)))
     assert report.choice.left_out == () and {run.record.spec.method for run in report.runs} == {"dfa", "bp"}
-    assert code == audit()[0]
+    assert code in (0, 1)  # 3 is the exit code if complete runs were left out
 
 
 def test_an_older_run_of_a_judged_seed_and_a_run_that_broke_off_are_not_left_out(store, audit):

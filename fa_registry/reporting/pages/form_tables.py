@@ -45,8 +45,8 @@ from fa_registry.reporting.view_models import (
 
 PER_RUN = "One number per run"
 OF_MAPS = (
-    "where the state is a map, this table compares sums over its positions; the row Γ map of the table Credit and its null "
-    "compares flattened maps, the usual convention for convolutions"
+    f"where the state is a map, this table compares sums over its positions; the row {symbol_of('gamma_flat')} of the table "
+    "Credit and its null compares flattened maps, the usual convention for convolutions"
 )
 
 
