@@ -33,7 +33,7 @@ from fa_registry.tracking.models import (
 from fa_registry.tracking.reader import expand_run_id, read_record
 from fa_registry.training import model_folder
 from fa_registry.training.model_folder import ModelCard, Opinion, PromotionOverride
-from fa_registry.workflows.audit_proof import check_record, judged_again
+from fa_registry.workflows.audit_proof import check_record
 from fa_registry.workflows.audit_publication import verdict_text
 from fa_registry.workflows.duplicate_weights import compared
 from fa_registry.workflows.editions import load_or_name, signature
@@ -41,6 +41,7 @@ from fa_registry.workflows.options import StoreLocation
 from fa_registry.workflows.remeasure import remeasure_run
 from fa_registry.workflows.reports import recorded_report
 from fa_registry.workflows.results import Result
+from fa_registry.workflows.second_judgement import judged_again
 from fa_registry.workflows.selection import add_unaudited_runs
 from fa_registry.workflows.stores import open_tracker
 
