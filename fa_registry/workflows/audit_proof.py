@@ -7,18 +7,14 @@ metrics, or which bytes this package renders from a report.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from fa_registry import jsonio, process_ownership
 from fa_registry.errors import IntegrityError, RegistryError
-from fa_registry.protocol.builtin_editions import SHIPPED, describe_edition, provenance_of
-from fa_registry.protocol.engine import judge_all
-from fa_registry.protocol.grouping import seeds_key
 from fa_registry.protocol.integrity import ONLY_IN_TRAINING, compare
-from fa_registry.protocol.rules import load_edition
-from fa_registry.records import AuditReport, EditionReference, Finding, Integrity, Judgement, RunAudit, RunRecord
+from fa_registry.records import AuditReport, Integrity, RunRecord
 from fa_registry.reporting.pages.form import inline_assets, placeholder_form
 from fa_registry.reporting.pages.notes import Notes, not_judged_text
 from fa_registry.reporting.render import OWN_TEMPLATES, render_report, renderer
@@ -27,9 +23,9 @@ from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.page_digests import SEAL, check_audit_pages
 from fa_registry.tracking.reader import read_record
 from fa_registry.workflows.audit_publication import verdict_tags
+from fa_registry.workflows.second_judgement import SHOWN, first_lines
 
 FORM = re.compile(r"forms/[^/]+\.md")  # users write into these files, so their text is kept when pages are rendered
-SHOWN = 5  # largest number of differences in a message
 RECORDED = ("spec", "status", "digests", "feedback", "provenance", "trajectory")  # fields that come from a run's files
 
 
@@ -43,77 +39,6 @@ def outcome_of(check: Callable[[], Integrity]) -> Integrity:
     except RegistryError as error:
         state = "mismatch" if isinstance(error, IntegrityError) else "unverifiable"
         return Integrity(state, (str(error),))
-
-
-def judged_again(
-    report: AuditReport, reference: EditionReference, interims: Mapping[str, int] | None = None
-) -> tuple[RunAudit, ...]:
-    """Judge the records of the report again by a built-in edition.
-
-    The overridden thresholds of `reference` and the waivers of the report apply.
-
-    Args:
-        interims: Mapping from the `seeds_key` of a group to the number of the group's interim analysis. The number is 1 for
-            the first audit, and increases if the seeds of the group changed between two audits. By default, the numbers in
-            the report's findings are used.
-    """
-    edition = load_edition(reference.name, {code: float(limit) for code, limit in reference.overrides.items()})
-    return judge_all([run.record for run in report.runs], edition, report.waivers, interims or _recorded_looks(report))
-
-
-def _recorded_looks(report: AuditReport) -> dict[str, int]:
-    interim_analyses: dict[str, int] = {}
-    for run in report.runs:
-        key = seeds_key(run.record.spec)
-        interim_analyses[key] = max([interim_analyses.get(key, 1), *(finding.look for finding in run.findings)])
-    return interim_analyses
-
-
-def check_verdicts(report: AuditReport, same_release: bool, interims: Mapping[str, int] | None = None) -> Integrity:
-    """Judge the records again, as `judged_again`, and compare verdicts and findings with the report.
-
-    If the installed code did not make the report (`same_release`), a difference is `unverifiable` instead of `mismatch`.
-    """
-    differences, reworded, unchecked, names = [], [], [], []
-    other_opinions = [(opinion.edition, opinion.judgements) for opinion in report.opinions]
-    for reference, judged in [(report.edition, report.runs), *other_opinions]:
-        if provenance_of(reference) != SHIPPED:
-            unchecked.append(
-                f"edition {reference.name} with digest {reference.digest[:8]} is not built into the installed release, "
-                "so the verdicts of this edition cannot be checked"
-            )
-            continue
-        names.append(describe_edition(reference))
-        for run, recorded, rejudged in zip(report.runs, judged, judged_again(report, reference, interims), strict=True):
-            if _decisive(recorded) != _decisive(rejudged):
-                label, new_label = recorded.verdict.label, rejudged.verdict.label
-                detail = "with other findings" if label == new_label else f"instead of {label}"
-                differences.append(
-                    f"{run.record.name} (run {run.record.run_id}): edition {reference.name} now gives {new_label} {detail}"
-                )
-            elif recorded.findings != rejudged.findings:
-                reworded.append(f"{run.record.name}: only the wording of findings by edition {reference.name} differs")
-    if differences or reworded:
-        reason = () if same_release else ("the installed code did not make the audit, so its verdicts may differ",)
-        return Integrity("mismatch" if same_release else "unverifiable", (*_first([*differences, *reworded]), *reason))
-    if unchecked:
-        return Integrity("unverifiable", tuple(unchecked))
-    text = f"gives the same verdicts and findings for all {len(report.runs)} runs"
-    return Integrity("verified", (f"judging again by edition {', '.join(names)} {text}",))
-
-
-def _decisive(judged: RunAudit | Judgement) -> tuple[object, ...]:
-    return judged.verdict, tuple(map(_decides, judged.findings))
-
-
-def _decides(finding: Finding) -> tuple[object, ...]:
-    observed = (finding.observed.value, finding.interval, finding.threshold, finding.seeds, finding.look)
-    return finding.rule, finding.outcome, finding.state, finding.gating, finding.stated, observed
-
-
-def _first(lines: Sequence[str]) -> tuple[str, ...]:
-    remaining = len(lines) - SHOWN
-    return (*lines[:SHOWN], *([f"and {remaining} more ({len(lines)} in all)"] if remaining > 0 else []))
 
 
 def check_record(tracker: Tracker, run: StoredRun, reported: RunRecord) -> Integrity:
@@ -139,11 +64,11 @@ def check_record(tracker: Tracker, run: StoredRun, reported: RunRecord) -> Integ
     details += [f"{check.subject}: {check.detail}" for check in recorded.integrity.checks if check.outcome == "differs"]
     details += comparison.details if comparison.state == "mismatch" else ()
     if details:
-        return Integrity("mismatch", _first(details))
+        return Integrity("mismatch", first_lines(details))
     if comparison.state != "verified":
         return Integrity(comparison.state, comparison.details)
     if extra := sorted(_metrics(reported) - _metrics(recorded)):
-        text = f"the report has metrics that the run did not record: {', '.join(_first(extra))}"
+        text = f"the report has metrics that the run did not record: {', '.join(first_lines(extra))}"
         return Integrity("unverifiable", (f"{text}; `fa-registry audit` recomputes the metrics",))
     return Integrity(
         "verified", ("no artifact has changed since the audit, and all metrics equal the values that the run recorded",)
@@ -163,7 +88,9 @@ def check_records(tracker: Tracker, report: AuditReport) -> Integrity:
     for state in ("mismatch", "unverifiable"):
         found = [(record, outcome.details) for record, outcome in outcomes if outcome.state == state]
         if found:
-            return Integrity(state, _first([f"run {record.run_id}: {'; '.join(details)}" for record, details in found]))
+            return Integrity(
+                state, first_lines([f"run {record.run_id}: {'; '.join(details)}" for record, details in found])
+            )
     return Integrity("verified", (f"the report's records of all {len(outcomes)} runs match the files of the runs",))
 
 

@@ -20,12 +20,13 @@ from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.lease import LeaseHolder, sign
 from fa_registry.tracking.memory import MemoryTracker
 from fa_registry.tracking.reader import NEEDED, check_files, check_seal, read_sealed
-from fa_registry.workflows.audit_proof import check_pages, check_verdicts, is_same_release, outcome_of, rendered_again
+from fa_registry.workflows.audit_proof import check_pages, is_same_release, outcome_of, rendered_again
 from fa_registry.workflows.audit_publication import verdict_text
 from fa_registry.workflows.options import AuditSource, RemeasureOptions
 from fa_registry.workflows.remeasure import RemeasuredRun, checked_measuring, remeasure_all
 from fa_registry.workflows.reports import existing, newest_report, recorded_report
 from fa_registry.workflows.results import Result, TableResult
+from fa_registry.workflows.second_judgement import check_verdicts
 from fa_registry.workflows.selection import previous_seed_sets
 from fa_registry.workflows.stores import open_tracker
 from fa_registry.workflows.verify import BUNDLE, Verification

@@ -17,7 +17,7 @@ from fa_registry.tracking.mlflow_tracker import login_name
 from fa_registry.tracking.models import ModelRegistry, recorded_tags
 from fa_registry.tracking.reader import check_files, read_record, training_run
 from fa_registry.tracking.run_state import RunState
-from fa_registry.workflows.audit_proof import check_record, check_verdicts
+from fa_registry.workflows.audit_proof import check_record
 from fa_registry.workflows.audit_publication import verdict_text
 from fa_registry.workflows.duplicate_weights import compared
 from fa_registry.workflows.editions import load_or_name, signature
@@ -25,6 +25,7 @@ from fa_registry.workflows.options import StoreLocation
 from fa_registry.workflows.remeasure import remeasure_run
 from fa_registry.workflows.reports import recorded_report
 from fa_registry.workflows.results import Result
+from fa_registry.workflows.second_judgement import check_verdicts
 from fa_registry.workflows.selection import add_unaudited_runs
 from fa_registry.workflows.stores import open_tracker
 

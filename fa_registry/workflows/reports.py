@@ -62,7 +62,7 @@ def _judged_again(report: AuditReport) -> AuditReport:
     Raises:
         IntegrityError: the recorded metrics give other verdicts or findings.
     """
-    from fa_registry.workflows.audit_proof import check_verdicts  # slow, because it imports MLflow
+    from fa_registry.workflows.second_judgement import check_verdicts  # imports numpy and scipy
 
     checked = check_verdicts(report, same_release=True)
     if checked.state == "mismatch":

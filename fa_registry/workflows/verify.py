@@ -23,7 +23,6 @@ from fa_registry.workflows.audit_proof import (
     check_pages,
     check_record,
     check_records,
-    check_verdicts,
     is_same_release,
     outcome_of,
     rendered_again,
@@ -34,6 +33,7 @@ from fa_registry.workflows.options import RemeasureOptions, RunSelector
 from fa_registry.workflows.remeasure import RemeasuredRun, checked_measuring, remeasure_all
 from fa_registry.workflows.reports import LARGEST, REPORT, existing, load_report, recorded_report
 from fa_registry.workflows.results import Result
+from fa_registry.workflows.second_judgement import check_verdicts
 from fa_registry.workflows.selection import select_runs
 from fa_registry.workflows.stores import open_tracker
 

@@ -204,11 +204,13 @@ def test_seeds_picked_by_hand_are_named_and_are_no_whole_study(trained, workplac
     trained("study", "tiny", "--device", "cpu", "--jobs", "1")
     with unpublished():
         whole = audited(trained, "--trust-logged")[1]["report"]["choice"]
-    assert whole == {"study": "tiny", "asked": {}, "others": 0, "superseded": 0, "unaudited": [], "beside": []}
+    nothing = {"unaudited": [], "left_out": [], "beside": []}
+    assert whole == {"study": "tiny", "asked": {}, "others": 0, "superseded": 0, **nothing}
     result = trained("audit", "--study", "tiny", "--device", "cpu", "--trust-logged", "--seeds", "1", "--json")
     report = json.loads(result.stdout)["report"]
     assert report["selection"] == "study tiny, seeds 1 (4 specifications)"
     choice = report["choice"]
+    assert set(choice.pop("left_out")) == {one["run_id"] for one in choice["unaudited"]}
     left_out = {(one["spec"]["method"], one["spec"]["seed"]) for one in choice.pop("unaudited")}
     assert left_out == {("bp", 2), ("fa", 2), ("dfa", 2)}
     assert choice == {"study": "tiny", "asked": {"seeds": "1"}, "others": 4, "superseded": 0, "beside": []}
