@@ -163,8 +163,8 @@ def published_deep_cosine(network, x, y, matrices) -> float:
     gradients = torch.autograd.grad(nn.functional.cross_entropy(logits, y), states)
     error = (logits.softmax(dim=1) - nn.functional.one_hot(y, logits.shape[1])).detach()
     cosines = [
-        nn.functional.cosine_similarity(error @ matrix.T, gradient, dim=1).mean().item()
-        for matrix, gradient in zip(matrices, gradients[:-1], strict=True)
+        ((error @ matrix.T * g).sum(dim=1) / ((error @ matrix.T).norm(dim=1) * g.norm(dim=1))).mean().item()
+        for matrix, g in zip(matrices, gradients[:-1], strict=True)
     ]
     return float(np.mean(cosines[1:]))
 

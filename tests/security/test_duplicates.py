@@ -61,7 +61,7 @@ def test_the_terminal_counts_seeds(store, audit):
     assert [cell.strip() for cell in line.strip("│").split("│")[4:]] == [
         "3",
         "WARN(D3 undecided)",
-        "verified",
+        "at chance",
     ]
     assert "note: Seed 2 of bp" in result.output
 

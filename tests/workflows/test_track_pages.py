@@ -56,7 +56,7 @@ def test_a_measured_gamma_has_a_sentence(pages):
     torch.manual_seed(0)
     readout = Residual().out_head.weight.detach().T  # the initial readout, so Γ is large on every processor
     text = pages((False, True), credit=dfa([readout] * 2))
-    assert "is measured, but it is no evidence of alignment: the verdict is not PASS" in text
+    assert "is open: one seed does not decide" in text
     assert "`fresh` was not given" in text or "\\`fresh\\` was not given" in text
 
 

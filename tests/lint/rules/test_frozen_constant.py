@@ -28,6 +28,7 @@ def test_a_number_for_the_frozen_control_is_found(text):
 @pytest.mark.parametrize(
     "text",
     [
+        'limits = {"frozen_acc_margin_pp": 2.0}\n',
         "frozen_acc = 0.0\n",  # start value
         "frozen_acc = 1.0\n",
         "frozen_acc = None\n",

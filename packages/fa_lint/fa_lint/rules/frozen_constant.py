@@ -62,7 +62,8 @@ class FrozenConstant(LintRule):
         for name, value in _named_values(syntax):
             commented = bool(IN_COMMENT.search(syntax.lines[value.lineno - 1])) and _compared(syntax, name)
             result = number(value)
-            if result is not None and 0 < result <= 100 and result != 1 and (NAMED.fullmatch(name) or commented):
+            is_result = (NAMED.fullmatch(name) and "margin" not in name.lower()) or commented  # a margin is a limit
+            if result is not None and 0 < result <= 100 and result != 1 and is_result:
                 yield Hit(
                     value,
                     f"`{name}` is the fixed number {result:g} and not the result of a frozen control that was trained",
