@@ -20,7 +20,7 @@ from fa_registry.bundles.contents import CRATE
 from fa_registry.errors import IntegrityError, InvalidFields, UsageError
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
-from fa_registry.workflows import audit_proof
+from fa_registry.workflows import second_judgement
 from tests.helpers.pictures import blank_pictures
 from tests.helpers.stores import copy_store, made_once, working_in
 from tests.workflows.conftest import call, leave_out_figures
@@ -379,11 +379,11 @@ def test_a_changed_run_is_not_bundled(bundled_store, workplace):
 
 def test_verdicts_that_the_edition_does_not_give_are_a_mismatch(bundled, monkeypatch):
     """An author who edits a verdict and records all digests again: the edition judges the figures again."""
-    genuine = audit_proof.judge_all
+    genuine = second_judgement.judge_all
 
     def other(records, *given):
         first, *rest = genuine(records, *given)
         return (replace(first, verdict=replace(first.verdict, label="PASS!")), *rest)
 
-    monkeypatch.setattr(audit_proof, "judge_all", other)
+    monkeypatch.setattr(second_judgement, "judge_all", other)
     assert states("light.fa.zip")["the verdicts"] == "mismatch"
