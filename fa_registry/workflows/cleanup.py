@@ -88,7 +88,7 @@ def stale_items(
 
 
 def silent_audits(runs: Iterable[StoredRun], registry: Path, now: float) -> set[str]:
-    """Return the ids of running audits on other machines that sent no heartbeat for longer than their lease.
+    """Return the ids of other machines' audits without a heartbeat for longer than a lease.
 
     All times are of this machine's clock, because clocks of two machines differ. An observed heartbeat is remembered in `registry`.
 
