@@ -154,7 +154,7 @@ def published_deep_cosine(network, x, y, matrices) -> float:
     """What the published penalty sweep prints for the feedback B_1..B_L of a residual network, from its equations.
 
     The states are h_l = h_{l−1} + f_l(h_{l−1}); g_l is the gradient of the *mean* cross entropy; a_l = B_l (softmax − onehot).
-    Block l = 1..L is compared with g_{l−1}, by torch's clamped cosine, mean over samples; block 1 does not enter the mean.
+    Block l = 1..L is compared with g_{l−1}, by the cosine, mean over samples; block 1 does not enter the mean.
     """
     states = [network.embed(x).detach().requires_grad_()]
     for block in network.blocks:
@@ -163,7 +163,7 @@ def published_deep_cosine(network, x, y, matrices) -> float:
     gradients = torch.autograd.grad(nn.functional.cross_entropy(logits, y), states)
     error = (logits.softmax(dim=1) - nn.functional.one_hot(y, logits.shape[1])).detach()
     cosines = [
-        ((error @ matrix.T * g).sum(dim=1) / ((error @ matrix.T).norm(dim=1) * g.norm(dim=1))).mean().item()
+        nn.functional.cosine_similarity(error @ matrix.T, g, dim=1, eps=1e-30).mean().item()
         for matrix, g in zip(matrices, gradients[:-1], strict=True)
     ]
     return float(np.mean(cosines[1:]))
