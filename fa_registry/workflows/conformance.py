@@ -20,7 +20,7 @@ from fa_registry.errors import IntegrityError, InvalidFields, PluginError, Regis
 from fa_registry.plugin_registry import source_digest
 from fa_registry.records import Check, Conformance, RunRecord, RunSpec
 from fa_registry.records.manifest_checks import OWN_LOOP
-from fa_registry.studies.worker_processes import run_in_subprocess
+from fa_registry.studies.executors.local import run_in_subprocess
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.reader import read_provenance

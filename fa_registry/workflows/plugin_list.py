@@ -41,7 +41,7 @@ def check_plugin_imports(*families: str) -> None:
 
     if third_party:
         from fa_registry.parallel import usable_cores
-        from fa_registry.studies.worker_processes import supervise
+        from fa_registry.studies.executors.local import supervise
 
         supervise(third_party, _imported, usable_cores(), lambda: False, receive, IMPORT_SECONDS)
 

@@ -7,7 +7,7 @@ import importlib.util
 import logging
 import sys
 import traceback
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -34,8 +34,7 @@ from fa_registry.records.configurations import described_difference
 from fa_registry.records.manifest_checks import OWN_LOOP
 from fa_registry.studies import executors
 from fa_registry.studies.executors.base import JobEvent
-from fa_registry.studies.executors.local import run_jobs, stop_on_signal
-from fa_registry.studies.worker_processes import supervise
+from fa_registry.studies.executors.local import in_one_step, run_jobs, stop_on_signal, supervise
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.reader import check_files, read_record, read_spec
@@ -243,15 +242,9 @@ def _on_a_cluster(
         limit = capacity.at_once or _default_processes(runs, measuring)
 
         def run_all(jobs: Sequence[Any], task: Callable[..., RemeasuredRun], processes: int, *signals: Any) -> None:
-            executor.run(jobs, partial(_in_one_step, task), dataclasses.replace(resources, at_once=processes), *signals)
+            executor.run(jobs, partial(in_one_step, task), dataclasses.replace(resources, at_once=processes), *signals)
 
         return _run(tracker, runs, job, min(int(measuring.jobs) or limit, limit, len(runs)), stop, run_all)
-
-
-def _in_one_step(task: Callable[..., RemeasuredRun], *arguments: Any) -> Generator[None, None, RemeasuredRun]:
-    """Convert the task to a generator, because executors expect generators."""
-    return task(*arguments)
-    yield
 
 
 def _packages(tracker: Tracker, run: StoredRun, factories: bool) -> frozenset[str]:

@@ -19,8 +19,7 @@ from fa_registry.plugin_registry import IMPORTED, Location, source_digest
 from fa_registry.protocol.integrity import compare, with_checks
 from fa_registry.records import Check, Integrity, Measurements, RunRecord
 from fa_registry.studies.executors.base import JobEvent
-from fa_registry.studies.executors.local import stop_on_signal
-from fa_registry.studies.worker_processes import run_in_subprocess, supervise
+from fa_registry.studies.executors.local import run_in_subprocess, stop_on_signal, supervise
 from fa_registry.tracking.base import StoredRun
 from fa_registry.training.code_fingerprint import plugins_of
 from fa_registry.training.measuring import without_built_in

@@ -70,12 +70,13 @@ class JobResources:
     Attributes:
         at_once: number of simultaneous jobs.
         device: cpu or cuda, for all jobs.
-        threads: number of CPU threads per job.
+        threads: number of CPU threads per job; 0 means that the jobs do not set it.
         silence: seconds without a message after which a job counts as hung and its process is ended; 0 means never.
         address: address of the cluster. This field and the following fields are only for cluster executors.
         cpus: number of CPUs per job.
         gpus: share of one GPU per job; 0 means one eighth if the device is a GPU.
         memory: memory per job in bytes.
+        jobs_per_process: number of jobs that one process runs in turns on a CPU.
     """
 
     at_once: int = 1
@@ -86,6 +87,7 @@ class JobResources:
     cpus: float = 1
     gpus: float = 0
     memory: int = 0
+    jobs_per_process: int = 1
 
     @property
     def on_cards(self) -> bool:
@@ -95,9 +97,9 @@ class JobResources:
     def in_turns(self) -> int:
         """Number of jobs that one process runs in turns.
 
-        On a GPU, one process runs all jobs that share the GPU. On a CPU, each process runs one job. See docs/decisions/0028.
+        On a GPU, one process runs all jobs that share the GPU. See docs/decisions/0028.
         """
-        return int(1 / (self.gpus or SHARE) + 1e-9) if self.on_cards else 1
+        return int(1 / (self.gpus or SHARE) + 1e-9) if self.on_cards else self.jobs_per_process
 
 
 @dataclass(frozen=True)

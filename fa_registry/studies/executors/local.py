@@ -6,9 +6,10 @@ next safe point, and other jobs do not begin.
 
 from __future__ import annotations
 
+import math
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -23,32 +24,81 @@ from fa_registry.studies.executors.base import (
     ended,
     report_progress,
 )
-from fa_registry.studies.worker_processes import Task, supervise
+from fa_registry.studies.local_process import LocalProcess, pause
+from fa_registry.studies.scheduler import Scheduler
+
+MOST_IN_TURNS = 8  # jobs of `run_jobs` in one process
+SHARES = 4  # batches per process of `run_jobs`, so that no process waits long for the last one
+Task = Callable[[Any, StopCheck, Callable[[Any], None]], Any]
 
 
 class Local(Executor):
-    """Executor with `at_once` local processes; each job sets its own number of CPU threads."""
+    """Executor with `at_once` local processes; each process runs one job with its own number of CPU threads."""
 
     def run(
         self, jobs: Sequence[Any], work: JobFunction, resources: JobResources, stop: StopCheck, tell: EventSink
     ) -> None:
-        task = partial(_whole, work, resources.threads)
-        supervise(jobs, task, resources.at_once, stop, tell, resources.silence)
+        own_process = JobResources(resources.at_once, threads=resources.threads, silence=resources.silence)
+        Scheduler(jobs, work, own_process, stop, tell, LocalProcess, pause).run()
 
 
-def _whole(work: JobFunction, threads: int, job: Any, stop: StopCheck, report: Callable[[Any], None]) -> Any:
-    from fa_registry.training.devices import pinned_threads  # late, because these modules import torch
-    from fa_registry.training.loop import run_to_completion
+def supervise(
+    jobs: Sequence[Any],
+    task: Task,
+    processes: int,
+    stop: StopCheck,
+    report: EventSink,
+    silence: float = 0.0,
+    in_turns: int = 1,
+) -> None:
+    """Call `task(job, stop, report)` for every job in processes of this machine.
 
-    with pinned_threads(threads):
-        return run_to_completion(work(job, stop, report))
+    Args:
+        jobs: data of each job, picklable.
+        task: function that runs one job, picklable.
+        processes: maximum number of simultaneous processes.
+        stop: function that returns whether a stop was requested. After a request, jobs end at their next safe point.
+        report: function that receives every event in this process. If the function raises an exception, all processes are ended,
+            and the exception is raised.
+        silence: seconds without a message after which the process of a job is ended; 0 means never.
+        in_turns: number of jobs that one process runs one after another.
+    """
+    resources = JobResources(processes * in_turns, threads=0, silence=silence, jobs_per_process=in_turns)
+    Scheduler(jobs, partial(in_one_step, task), resources, stop, report, LocalProcess, pause).run()
+
+
+def in_one_step(task: Task, *arguments: Any) -> Generator[None, None, Any]:
+    """Convert a task to a generator, because executors expect generators."""
+    return task(*arguments)
+    yield
+
+
+def run_in_subprocess(call: Callable[[], Any], seconds: float = 0.0) -> JobEvent:
+    """Call a function in a separate process and return an event with its result.
+
+    Use this for code that may end its process.
+
+    Args:
+        call: picklable function without arguments.
+        seconds: time limit; 0 means no limit.
+
+    Returns:
+        An event of the kind done or failed.
+    """
+    events: list[JobEvent] = []
+    supervise([call], _called, 1, lambda: False, events.append, seconds)
+    return events[-1]
+
+
+def _called(call: Callable[[], Any], stop: StopCheck, report: Callable[[Any], None]) -> Any:
+    return call()
 
 
 def run_jobs(jobs: Sequence[Any], task: Task, processes: int, stop: StopCheck, send: EventSink) -> None:
     """Call `task(job, stop, report)` for every job, in several processes if possible.
 
-    If `processes` is 1, or if there is only one job, the jobs run in this process. Therefore do not use this function for jobs
-    whose code may end the process.
+    One process runs several jobs, which share what they read. If `processes` is 1, or if there is only one job, the jobs run in
+    this process. Therefore do not use this function for jobs whose code may end the process.
 
     Args:
         task: function that runs one job, picklable.
@@ -56,7 +106,8 @@ def run_jobs(jobs: Sequence[Any], task: Task, processes: int, stop: StopCheck, s
         `send`: function that receives every event in this process.
     """
     if processes > 1 and len(jobs) > 1:
-        supervise(jobs, task, processes, stop, send)
+        in_turns = min(MOST_IN_TURNS, math.ceil(len(jobs) / (SHARES * processes)))
+        supervise(jobs, task, processes, stop, send, in_turns=in_turns)
         return
     for index, job in enumerate(jobs):
         report = partial(report_progress, send, index)

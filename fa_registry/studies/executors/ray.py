@@ -2,9 +2,8 @@
 
 The store determines what is trained; Ray determines only the machine. Each process is a Ray actor. An actor runs its jobs in a
 thread and returns their messages on request. Therefore no job waits for a result of Ray. If a job waited, Ray would give the job's
-CPU to another job. An actor can run several batches one after another, so it imports torch only once. When the process that
-started the actors ends, Ray ends the actors. The leases of their runs then expire, the runs are closed, and the user resumes
-the runs by repeating the command (docs/many-machines.md).
+CPU to another job. When the process that started the actors ends, Ray ends the actors. The leases of their runs then expire, the
+runs are closed, and the user resumes the runs by repeating the command (docs/many-machines.md).
 """
 
 from __future__ import annotations
@@ -33,8 +32,7 @@ from fa_registry.studies.executors.base import (
     StopCheck,
     of_a_cluster,
 )
-from fa_registry.studies.remote_jobs import BEGINS, BatchScheduler, ProcessLost, RemoteProcess, do_batch
-from fa_registry.studies.worker_processes import Message, log_to
+from fa_registry.studies.scheduler import BEGINS, Message, Process, ProcessLost, Scheduler, do_batch, log_to
 
 ALONE = "local"  # Ray's name for a cluster of this machine only, created for this process
 RUNNING = "auto"  # Ray's name for the cluster that was started on this machine
@@ -86,14 +84,7 @@ class Ray(Executor):
     ) -> None:
         """Run each batch of jobs in an actor as soon as the cluster has enough capacity."""
         with _connected(_address(resources)):
-            import ray
-
-            idle: list[_Process] = []
-            try:
-                BatchScheduler(jobs, work, resources, stop, tell, partial(_begin, resources, idle)).run()
-            finally:
-                for process in idle:
-                    ray.kill(process.handle)
+            Scheduler(jobs, work, resources, stop, tell, partial(_Actor, resources)).run()
 
 
 def _address(resources: JobResources) -> str:
@@ -203,24 +194,15 @@ def _text(error: BaseException) -> str:
     return " ".join(lines[-2:])[:400]
 
 
-def _begin(resources: JobResources, idle: list[_Process], message: bytes) -> _Process:
-    """Start a batch in an idle or in a new actor.
+class _Actor(Process):
+    """Actor that runs one batch.
 
-    The actor replies with the message BEGINS. `reported` reads this reply before all other messages. Therefore the batch
-    counts as begun, even if one of its jobs ends the process.
+    The actor replies with the message BEGINS. `reported` reads this reply before all other messages. Therefore the batch counts as
+    begun, even if one of its jobs ends the process.
     """
-    process = idle.pop() if idle else _Process(resources, idle)
-    process.answers.insert(0, process.handle.begin.remote(message))
-    return process
 
-
-class _Process(RemoteProcess):
-    """Actor that runs one batch at a time; between two batches, the actor is in the list `idle`."""
-
-    def __init__(self, resources: JobResources, idle: list[_Process]):
+    def __init__(self, resources: JobResources, message: bytes):
         import ray
-
-        self._idle = idle
 
         demand = _needs(resources)
         self.handle = (
@@ -234,23 +216,23 @@ class _Process(RemoteProcess):
             )
             .remote()
         )
-        self.answers = [self.handle.reported.remote()]
+        self._answers = [self.handle.begin.remote(message), self.handle.reported.remote()]
 
     def reported(self) -> list[Message]:
         """Return the messages that the actor has sent since the last call."""
         import ray
 
-        ready = ray.wait(self.answers, num_returns=len(self.answers), timeout=0)[0]
-        answer = next((answer for answer in self.answers if answer in ready), None)
+        ready = ray.wait(self._answers, num_returns=len(self._answers), timeout=0)[0]
+        answer = next((answer for answer in self._answers if answer in ready), None)
         if answer is None:
             return []
         try:
             messages = ray.get(answer)
         except ray.exceptions.RayError as error:
             raise ProcessLost(f"was lost: {_text(error)}") from error
-        self.answers.remove(answer)
+        self._answers.remove(answer)
         if messages != [BEGINS]:
-            self.answers.append(self.handle.reported.remote())
+            self._answers.append(self.handle.reported.remote())
         for _, kind, value, _ in messages:
             if kind == BROKEN:
                 raise ProcessLost(f"could not begin: {pickle.loads(value)}")
@@ -259,13 +241,7 @@ class _Process(RemoteProcess):
     def ask_to_stop(self) -> None:
         self.handle.ask_to_stop.remote()
 
-    def leave(self, more: bool) -> None:
-        if more:
-            self._idle.append(self)
-        else:
-            self.end()
-
-    def end(self) -> None:
+    def end(self, seconds: float = 0.0) -> None:
         import ray
 
         ray.kill(self.handle)

@@ -35,8 +35,7 @@ from fa_registry.studies.executors.base import (
     of_a_cluster,
 )
 from fa_registry.studies.executors.local import stop_on_signal
-from fa_registry.studies.remote_jobs import BEGINS, BatchScheduler, ProcessLost, RemoteProcess, do_batch
-from fa_registry.studies.worker_processes import Message, log_to
+from fa_registry.studies.scheduler import BEGINS, Message, Process, ProcessLost, Scheduler, do_batch, log_to
 
 SLURM, HERE = "slurm", "local"  # submitit's names of clusters
 MOST = 256  # largest number of processes in Slurm's queue, waiting or running
@@ -79,14 +78,14 @@ class Submitit(Executor):
         shared.mkdir(exist_ok=True)
         with process_ownership.temp_dir("submitit-", shared) as folder:
             start_process = partial(_Submitted, resources, folder, count())
-            BatchScheduler(jobs, work, resources, stop, tell, start_process).run()
+            Scheduler(jobs, work, resources, stop, tell, start_process).run()
 
 
 def _cluster(resources: JobResources) -> str:
     return resources.address or SLURM
 
 
-class _Submitted(RemoteProcess):
+class _Submitted(Process):
     def __init__(self, resources: JobResources, folder: Path, numbers: Iterator[int], message: bytes):
         import submitit
 
@@ -127,11 +126,10 @@ class _Submitted(RemoteProcess):
     def ask_to_stop(self) -> None:
         (self._folder / "stop").touch()
 
-    def leave(self, more: bool) -> None:
-        while not self._job.done():  # until its end, the job writes to the folder
-            time.sleep(LOOKS / 10)
+    def has_ended(self) -> bool:
+        return self._job.done()  # until its end, the job writes to the folder
 
-    def end(self) -> None:
+    def end(self, seconds: float = 0.0) -> None:
         self._job.cancel(check=False)
 
 

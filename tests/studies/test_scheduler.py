@@ -10,18 +10,18 @@ import queue
 import pytest
 
 from fa_registry.errors import UsageError
-from fa_registry.studies import remote_jobs
+from fa_registry.studies import scheduler
 from fa_registry.studies.executors.base import ENDS, JobResources
-from fa_registry.studies.remote_jobs import BEGINS, BatchScheduler, ProcessLost, RemoteProcess, do_batch
+from fa_registry.studies.scheduler import BEGINS, Process, ProcessLost, Scheduler, do_batch
 from tests.studies.jobs import asked_to_end_once, three_steps
 
 
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch):
-    monkeypatch.setattr(remote_jobs, "POLL_SECONDS", 0)
+    monkeypatch.setattr(scheduler, "POLL_SECONDS", 0)
 
 
-class InThisThread(RemoteProcess):
+class InThisThread(Process):
     """A process that does its batch at once. fates: of those placed, in order: Lost at once, or once it BEGINS; None does it."""
 
     def __init__(self, fates, record):
@@ -48,10 +48,7 @@ class InThisThread(RemoteProcess):
     def ask_to_stop(self):
         self.record.append("asked")
 
-    def leave(self, more):
-        self.record.append("goes on" if more else "left")
-
-    def end(self):
+    def end(self, seconds=0.0):
         self.record.append("ended")
 
 
@@ -59,7 +56,7 @@ def placed(jobs, *fates, work=three_steps, stop=lambda: False, **resources):
     """What was reported, and what was done with processes, each by the indices of its jobs."""
     events, record = [], []
     started = InThisThread(list(fates), record)
-    BatchScheduler(jobs, work, JobResources(**resources), stop, events.append, started).run()
+    Scheduler(jobs, work, JobResources(**resources), stop, events.append, started).run()
     return events, record
 
 
@@ -72,7 +69,7 @@ def test_every_job_ends_once_under_its_own_index():
     assert ends(events)[0] == ("done", "a done") and ends(events)[2] == ("done", "c done")
     assert ends(events)[1][0] == "failed" and "this one breaks" in ends(events)[1][1]
     assert sorted(event.index for event in events if event.kind == "progress") == [0, 0, 0, 2, 2, 2]
-    assert record == [[0], [1], "goes on", "goes on", [2], "left"]
+    assert record == [[0], [1], "ended", "ended", [2], "ended"]
 
 
 def test_cards_are_shared_alike_and_a_process_takes_those_of_one_card():
@@ -85,18 +82,13 @@ def test_cards_are_shared_alike_and_a_process_takes_those_of_one_card():
     assert sizes(8, at_once=8, device="cuda") == [8]
 
 
-def test_a_process_for_which_nothing_waits_makes_room_for_one_that_waits():
-    """It would else hold its CPUs as long as the batch that has none yet."""
-    assert placed(["a", "b"], None, ProcessLost("never was"), at_once=2)[1] == [[0], [1], "left", "ended", [1], "left"]
-
-
 def test_a_lost_process_costs_its_jobs_one_attempt():
     events, record = placed(["a", "b"], BEGINS, ProcessLost("was lost"), at_once=1)
     assert ends(events) == {0: ("done", "a done"), 1: ("done", "b done")}
     assert [(event.index, event.value) for event in events if event.kind == "again"] == [
-        (0, "its process was lost; the job restarts in another process")
+        (0, "its process was lost; the job restarts in a new process")
     ]
-    assert record == [[0], "ended", [0], "ended", [0], "goes on", [1], "left"]
+    assert record == [[0], "ended", [0], "ended", [0], "ended", [1], "ended"]
 
 
 def test_a_job_whose_process_is_lost_twice_has_failed_and_the_others_go_on():
@@ -106,6 +98,12 @@ def test_a_job_whose_process_is_lost_twice_has_failed_and_the_others_go_on():
         and ends(events)[1][0] == "done"
     )
     assert [event.lost for event in events if event.kind == "failed"] == [True]
+
+
+def test_jobs_of_a_lost_process_begin_again_alone_so_that_the_one_that_ends_it_fails_alone():
+    events, record = placed(["a", "b", "c"], BEGINS, None, BEGINS, at_once=4, gpus=0.25)
+    assert [entry for entry in record if entry != "ended"] == [[0, 1, 2], [0], [1], [2]]
+    assert {index: kind for index, (kind, _) in ends(events).items()} == {0: "done", 1: "failed", 2: "done"}
 
 
 def test_a_process_that_never_was_costs_no_attempt_but_is_not_looked_for_for_ever():
@@ -132,7 +130,7 @@ def test_a_stop_drops_what_waits_for_room_too():
 
 def test_who_is_silent_for_too_long_is_ended(monkeypatch):
     clock = iter(range(0, 10**6, 30))
-    monkeypatch.setattr(remote_jobs.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(scheduler.time, "monotonic", lambda: next(clock))
 
     class Begun(InThisThread):
         def __call__(self, message):
@@ -142,14 +140,14 @@ def test_who_is_silent_for_too_long_is_ended(monkeypatch):
 
     events, record = [], []
     begun = Begun(["hangs"], record)
-    BatchScheduler(["a"], three_steps, JobResources(silence=60), lambda: False, events.append, begun).run()
+    Scheduler(["a"], three_steps, JobResources(silence=60), lambda: False, events.append, begun).run()
     ((kind, why),) = ends(events).values()
     assert kind == "failed" and "sent no heartbeat for" in why and events[-1].lost and record[-1] == "ended"
 
 
 def test_a_job_that_waits_for_a_slot_is_reported_and_never_silent(monkeypatch, caplog):
     clock = iter(range(0, 10**6, 40))
-    monkeypatch.setattr(remote_jobs.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(scheduler.time, "monotonic", lambda: next(clock))
     asked = iter([False] * 5 + [True] * 5)
     with caplog.at_level(logging.INFO, "fa_registry"):
         events, _ = placed(["a"], "waits", silence=1, stop=lambda: next(asked))
@@ -158,8 +156,8 @@ def test_a_job_that_waits_for_a_slot_is_reported_and_never_silent(monkeypatch, c
 
 
 def test_unequal_versions_end_it_all_before_a_job_begins(monkeypatch):
-    there = iter([{**remote_jobs.versions(), "torch": "1.0"}, remote_jobs.versions()])
-    monkeypatch.setattr(remote_jobs, "versions", lambda: next(there))
+    there = iter([{**scheduler.versions(), "torch": "1.0"}, scheduler.versions()])
+    monkeypatch.setattr(scheduler, "versions", lambda: next(there))
     with pytest.raises(UsageError) as refused:
         placed(["a"])
     assert refused.value.exit_code == 2
