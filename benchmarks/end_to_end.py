@@ -31,7 +31,8 @@ from fa_registry.training.devices import pinned_threads
 from fa_registry.training.run_setup import build_setup
 from fa_registry.training.specs import parse_spec
 from fa_registry.workflows.rule_monitor import MonitoredRules
-from fa_registry.workflows.training import TrainingJob, training_steps
+from fa_registry.workflows.training import training_steps
+from fa_registry.workflows.training_plan import TrainingJob
 
 MEASURED = FOLDER / "end_to_end.json"
 CORES, IMAGES, ROUNDS = 2, 5_000, 5

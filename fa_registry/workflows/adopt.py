@@ -27,11 +27,11 @@ from fa_registry.training.run_setup import BYTES, RunSetup, build_setup, unusabl
 from fa_registry.training.spec_plugins import find_plugins
 from fa_registry.training.specs import parse_spec, run_name
 from fa_registry.workflows.conformance import code_changes
-from fa_registry.workflows.coordination import finished_run
 from fa_registry.workflows.options import CheckpointOptions, StoreLocation
 from fa_registry.workflows.results import Result
 from fa_registry.workflows.stores import open_tracker
 from fa_registry.workflows.training import headline
+from fa_registry.workflows.training_plan import finished_run
 
 FROZEN_ACCURACY = "frozen_accuracy"
 # Largest checkpoint: MOST_COPIES times the network's float32 weights, plus SLACK bytes. A checkpoint may also contain float64

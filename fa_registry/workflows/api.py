@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from fa_registry.workflows.compare import CompareResult
     from fa_registry.workflows.dry_run import Plan
     from fa_registry.workflows.forget import ForgettableRun
+    from fa_registry.workflows.single_run import TrainResult
     from fa_registry.workflows.study import StudyResult
-    from fa_registry.workflows.training import TrainResult
     from fa_registry.workflows.verify import Verification
 
 
@@ -66,7 +66,7 @@ def train(
     >>> fa_registry.train(method="dfa", seed=7, epochs=3, settings={"architecture.d_hidden": 128}).status
     'complete'
     """
-    from fa_registry.workflows.training import run_train
+    from fa_registry.workflows.single_run import run_train
 
     return run_train(spec, location, training, execution.executor)
 

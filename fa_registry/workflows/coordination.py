@@ -7,30 +7,29 @@ import math
 import platform
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import ClassVar
 from urllib.parse import parse_qs, urlsplit
 
 from fa_registry import process_ownership
-from fa_registry.errors import Interrupted, StoreError, UnknownName
+from fa_registry.errors import StoreError, UnknownName
+from fa_registry.parallel import usable_cores
 from fa_registry.records import RunSpec
 from fa_registry.studies import executors
 from fa_registry.studies.executors.base import Capacity, ClusterOptions, JobResources
 from fa_registry.text_safety import escape_control
 from fa_registry.tracking import schema
-from fa_registry.tracking.base import StoredRun, Tracker, newest_first
-from fa_registry.tracking.lease import lease_owner
-from fa_registry.tracking.reader import runs_by_spec
+from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.run_state import GAP, LONGEST, SHORTEST, HeartbeatMonitor, RunState
 from fa_registry.tracking.store import sqlite_path
 from fa_registry.tracking.store_errors import WAITED_FOR, StoreRefusal
 from fa_registry.training.specs import whole_number
-from fa_registry.workflows.cleanup import close_abandoned, run_text
+from fa_registry.workflows.cleanup import run_text
 from fa_registry.workflows.options import TrainingOptions
-from fa_registry.workflows.rule_monitor import UNWATCHED, MonitoredRules
 
 MOST_CPUS = 1024
+SIDE_BY_SIDE = 8  # runs on one GPU at a time
 SIZE = re.compile(r"(\d{1,6}(?:\.\d{1,3})?) ?([KMGT]i?B)")
 UNITS = {
     f"{letter}{end}": base**power for power, letter in enumerate("KMGT", 1) for end, base in (("B", 1000), ("iB", 1024))
@@ -77,6 +76,11 @@ def on_gpu(specs: Iterable[RunSpec]) -> bool:
     return any(spec.device_class == "cuda" for spec in specs)
 
 
+def default_processes(specs: Sequence[RunSpec]) -> int:
+    """Return the default number of simultaneous runs: one per core, or SIDE_BY_SIDE on a GPU."""
+    return SIDE_BY_SIDE if on_gpu(specs) else usable_cores()
+
+
 def _number(name: str, typed: str | float, limit: float, expected: str, problems: list[str]) -> float:
     try:
         number = float(typed)
@@ -120,8 +124,7 @@ def check_reach(store: str, capacity: Capacity) -> None:
 
 
 LOG = logging.getLogger(__name__)
-PAUSE = 1.0  # seconds between two queries for the runs of other workers
-REPORTED = 60.0  # seconds between two log lines that name the runs of other workers
+PAUSE = 1.0  # seconds between two queries for the heartbeats of other workers
 STOP_LOOKS = 30.0  # seconds between two queries for the tag that stops a study
 STOP = "yes"
 MISSES = 5  # if other workers trained this number of specifications in a row, one query reads all runs of the study
@@ -201,92 +204,6 @@ def stopped_by_tag(tracker: Tracker, study: str) -> str:
         if tagged_runs
         else ""
     )
-
-
-def finished_run(tracker: Tracker, spec: RunSpec, watch: MonitoredRules = UNWATCHED) -> StoredRun | None:
-    """Return the `newest_finished` run of the specification, or None if the specification must be trained."""
-    return newest_finished(tracker.search({schema.TAG_SPEC: spec.identity}), spec, watch)
-
-
-def newest_finished(runs: Sequence[StoredRun], spec: RunSpec, watch: MonitoredRules = UNWATCHED) -> StoredRun | None:
-    """Return the newest finished run of a specification, whose status is complete or diverged.
-
-    If no run is finished, return the newest run that the same stop rules ended early, because these rules would also end a new
-    run. If both are missing, return None.
-    """
-    runs, wish = newest_first(runs), watch.of(spec.control).wish
-    early = (schema.STOPPED_EARLY, wish)
-    ended_early = (run for run in runs if wish and (RunState(run).status, run.tags.get(schema.TAG_STOP_ON)) == early)
-    return next((run for run in runs if RunState(run).is_finished), None) or next(ended_early, None)
-
-
-def ended_among(attempts: Iterable[StoredRun]) -> frozenset[str]:
-    """Return the ids of the runs that are not running."""
-    return frozenset(run.run_id for run in attempts if not RunState(run).is_running)
-
-
-def finished_but(
-    ignored_ids: Iterable[str], watch: MonitoredRules
-) -> Callable[[RunSpec, Sequence[StoredRun]], StoredRun | None]:
-    """Return a version of `newest_finished` that ignores the runs with the ids `ignored_ids`."""
-
-    def finished(spec: RunSpec, attempts: Sequence[StoredRun]) -> StoredRun | None:
-        return newest_finished([run for run in attempts if run.run_id not in ignored_ids], spec, watch)
-
-    return finished
-
-
-def wait_for_others(
-    tracker: Tracker,
-    specs: Sequence[RunSpec],
-    finished: Callable[[RunSpec, Sequence[StoredRun]], StoredRun | None],
-    heartbeats: HeartbeatMonitor,
-    stop: Callable[[], bool],
-    waits: bool = True,
-) -> tuple[dict[str, StoredRun], list[RunSpec], list[RunSpec]]:
-    """Wait until other processes finish the specifications, or until some specifications become free.
-
-    A specification becomes free if the process that trains it ends without finishing the run, or sends no heartbeat for the
-    duration of its lease. The unfinished runs of a free specification are closed.
-
-    Args:
-        finished: Function that returns the finished run of a specification from all its runs, or None.
-        stop: Function that returns True if this process must stop.
-        waits: Whether to wait. If False, return the present state at once.
-
-    Returns:
-        The finished runs by specification identity, the free specifications, and the leased specifications.
-
-    Raises:
-        Interrupted: `stop` returned True.
-        StoreError: Another machine writes to the same sqlite file.
-    """
-    last_report = 0.0
-    while True:
-        attempts = runs_by_spec(tracker, [spec.identity for spec in specs])
-        finished_runs = {spec.identity: run for spec in specs if (run := finished(spec, attempts[spec.identity]))}
-        unfinished = [spec.identity for spec in specs if spec.identity not in finished_runs]
-        leased = {identity: run for identity in unfinished if (run := lease_owner(attempts[identity], heartbeats))}
-        free = [spec for spec in specs if spec.identity not in finished_runs and spec.identity not in leased]
-        if free or not leased or not waits:
-            for spec in free:
-                close_abandoned(tracker, tracker.search({schema.TAG_SPEC: spec.identity}), heartbeats)
-            return finished_runs, free, [spec for spec in specs if spec.identity in leased]
-        check_machines(tracker, leased.values(), heartbeats)
-        if stop():
-            raise Interrupted(
-                f"stopped while other processes train {len(leased)} of the runs; to resume, repeat the command"
-            )
-        if time.monotonic() - last_report > REPORTED:
-            LOG.info("%s", waiting_text(leased))
-            last_report = time.monotonic()
-        time.sleep(PAUSE)
-
-
-def waiting_text(leased: Mapping[str, StoredRun]) -> str:
-    hosts = ", ".join(sorted({RunState(run).host or "another machine" for run in leased.values()}))
-    names = ", ".join(run.name for run in leased.values())
-    return f"waiting for {len(leased)} run{'s' * (len(leased) > 1)} that other processes train on {hosts}: {names}"
 
 
 def at_work_elsewhere(tracker: Tracker, heartbeats: HeartbeatMonitor) -> list[StoredRun]:

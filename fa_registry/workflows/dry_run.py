@@ -8,16 +8,15 @@ from dataclasses import dataclass
 
 from fa_registry.records import RunSpec, Scalar
 from fa_registry.studies.study import Study
-from fa_registry.tracking.reader import runs_by_spec
 from fa_registry.tracking.store import resolve_uri
 from fa_registry.training.specs import setting_label
-from fa_registry.workflows.conformance import code_changes
-from fa_registry.workflows.coordination import newest_finished
+from fa_registry.workflows.coordination import default_processes
 from fa_registry.workflows.options import ExecutorOptions, RunSelector, StoreLocation, TrainingOptions
 from fa_registry.workflows.results import TableResult
 from fa_registry.workflows.rule_monitor import MonitoredRules
 from fa_registry.workflows.stores import is_missing, open_tracker
-from fa_registry.workflows.study import check_settings, checked_study, default_processes
+from fa_registry.workflows.study import check_settings, checked_study
+from fa_registry.workflows.training_plan import plan_training
 
 
 @dataclass(frozen=True)
@@ -130,16 +129,10 @@ def _complete(
     if is_missing(store):
         return set(), [f"Store {resolve_uri(store)} does not exist yet, so no run is complete."]
     tracker = open_tracker(store, create=False)
-    attempts = runs_by_spec(tracker, [spec.identity for spec in study.specs])
-    complete_ids, code_differences = set(), {}
-    for spec in study.specs:
-        run = newest_finished(attempts[spec.identity], spec, monitored_rules)
-        if changed := code_changes(tracker, run, spec) if run else ():
-            code_differences |= dict.fromkeys(changed)
-        if run and (keep_trained or not changed):
-            complete_ids.add(spec.identity)
+    plan = plan_training(study.specs, tracker, monitored_rules, keep_trained=keep_trained)
+    code_differences = dict.fromkeys(line for lines in plan.other_code.values() for line in lines)
     text = "Some runs were trained by other code than the installed code"
-    return complete_ids, [f"{text}: {line}." for line in code_differences]
+    return set(plan.finished), [f"{text}: {line}." for line in code_differences]
 
 
 def _setting(specs: Sequence[RunSpec], labels: tuple[str, ...], complete_ids: set[str]) -> SettingPlan:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -13,41 +13,23 @@ from fa_registry import jsonio, process_ownership
 from fa_registry.errors import Interrupted, InvalidFields, UnknownName, pluralise
 from fa_registry.interrupts import deferred_interrupts
 from fa_registry.metrics import ACCURACY, HEADLINES, Headline
-from fa_registry.parallel import usable_cores
 from fa_registry.protocol.rules import Edition
 from fa_registry.records import SCHEMA, RunSpec
 from fa_registry.reporting.text.filters import markdown_text
-from fa_registry.studies import executors
-from fa_registry.studies.executors.base import ENDS, JobEvent, JobResources
-from fa_registry.studies.executors.local import stop_on_signal
+from fa_registry.studies.executors.base import JobResources
 from fa_registry.studies.study import Study
 from fa_registry.tasks import task_of
 from fa_registry.tracking import schema
-from fa_registry.tracking.base import StoredRun
 from fa_registry.tracking.lease import LeaseHolder, sign
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
-from fa_registry.tracking.reader import runs_by_spec
-from fa_registry.tracking.run_state import HeartbeatMonitor
 from fa_registry.training.device_names import MOST_PROCESSES
 from fa_registry.training.spec_plugins import find_plugins
 from fa_registry.training.specs import run_name, setting_label, whole_number
 from fa_registry.workflows.cleanup import close_abandoned
-from fa_registry.workflows.conformance import cached_conformance, code_changes, log_code_changes
-from fa_registry.workflows.coordination import (
-    StopTagPoller,
-    asked_resources,
-    check_reach,
-    ended_among,
-    finished_but,
-    newest_finished,
-    on_gpu,
-    parse_times,
-    stopped_by_tag,
-    wait_for_others,
-)
+from fa_registry.workflows.conformance import cached_conformance, log_code_changes
+from fa_registry.workflows.coordination import asked_resources, parse_times, stopped_by_tag
 from fa_registry.workflows.editions import edition_in_file, headline_problem, load_or_name
 from fa_registry.workflows.options import ExecutorOptions, RunSelector, StoreLocation, TrainingOptions
-from fa_registry.workflows.progress import Progress
 from fa_registry.workflows.results import TableResult
 from fa_registry.workflows.rule_monitor import UNWATCHED, MonitoredRules, checked_watch
 from fa_registry.workflows.stores import (
@@ -58,12 +40,12 @@ from fa_registry.workflows.stores import (
     open_tracker,
     page_lines,
 )
+from fa_registry.workflows.training_plan import TrainingJob, plan_training
 
 if TYPE_CHECKING:
-    from fa_registry.workflows.training import TrainingJob
+    from fa_registry.workflows.execution import Outcomes
 
 LOG = logging.getLogger(__name__)
-SIDE_BY_SIDE = 8  # runs on one GPU at a time
 
 
 @dataclass(repr=False)
@@ -117,6 +99,15 @@ class StudyResult(TableResult):
             "stopped": self.stopped,
         }
 
+    def add(self, outcomes: Outcomes) -> None:
+        """Add how the jobs of this call ended."""
+        for run in outcomes.trained:
+            (self.stopped_early if run.status == schema.STOPPED_EARLY else self.trained).append(run.run_id)
+        self.elsewhere += [run.run_id for run in outcomes.elsewhere]
+        self.failed |= {name: event.value for name, event in outcomes.failed.items()}
+        self.stopped += outcomes.stopped
+        self.left += outcomes.left
+
     def lines(self) -> Iterator[str]:
         counts = ", ".join(f"{len(runs)} {outcome}" for outcome, runs in self.by_outcome.items() if runs)
         yield f"study {self.study}: {counts}"
@@ -154,10 +145,15 @@ def run_study(
     if is_new:
         check_settings(study, selector.study)  # first, because a study that cannot be trained must not create a store
     tracker, launcher_run = open_tracker(location.store, location.experiment), "" if joins else mlflow_run_in_progress()
-    result, todo, attempts = _already_there(study, tracker, watch, force, training.keep_trained)
+    plan = plan_training(study.specs, tracker, watch, force, training.keep_trained)
+    log_code_changes(plan.other_code, training.keep_trained)
+    result, todo = StudyResult(study.name, other_code=dict(plan.other_code)), plan.to_train
+    for run in plan.finished.values():
+        is_early = run.tags[schema.TAG_STATUS] == schema.STOPPED_EARLY
+        (result.stopped_early if is_early else result.present).append(run.run_id)
     if todo:
         from fa_registry.workflows.data import make_ready  # late, because these modules import torch
-        from fa_registry.workflows.training import TrainingJob, kept_text
+        from fa_registry.workflows.training import kept_text
 
         if not is_new:
             check_settings(study, selector.study)
@@ -183,7 +179,7 @@ def run_study(
             conformance=cached_conformance(spec, tracker.uri),
             device=selector.device,
             lease=lease,
-            known=ended_among(attempts.get(spec.identity, ())),
+            known=plan.ended.get(spec.identity, frozenset()),
             yields=not force,
         )
         for spec in (*todo[first:], *todo[:first])
@@ -202,20 +198,13 @@ def _train(
     launcher_run: str,
     joins: bool,
 ) -> None:
-    """Open the executor, log a run for the study itself, and train the jobs as its child runs."""
-    from fa_registry.training.devices import on_device
-    from fa_registry.workflows.training import default_executor
+    """Log a run for the study itself, and train the jobs as its child runs."""
+    from fa_registry.workflows.execution import opened_executor
 
-    specs = [job.spec for job in jobs]
-    executor = executor or default_executor(specs, several=True)
-    requested = replace(requested, device="cuda" if on_gpu(specs) else "cpu", threads=jobs[0].threads)
-    with (
-        executors.CATALOG.get(executor).opened(requested) as capacity,
-        on_device(jobs[0].device),  # if several jobs share a GPU, the GPU is released only after the last job
-    ):
-        check_reach(tracker.uri, capacity)
-        at_once = requested.at_once or capacity.at_once or default_processes(specs)
-        resources = replace(requested, at_once=min(at_once, capacity.at_once or at_once))
+    def title(count: int, at_once: int) -> str:
+        return f"study {study.name}: {count} of {len(study.specs)} runs to train, {at_once} at a time"
+
+    with opened_executor(executor, requested, tracker, jobs, title) as execution:
         lease = jobs[0].lease
         tags = _study_tags(study) | sign(0, lease)
         parent, interrupted = launcher_run, False
@@ -226,51 +215,14 @@ def _train(
                     parent = tracker.create(f"study {study.name}", tags, {})
             training = [replace(job, study_run=parent, experiment_id=tracker.experiment_id) for job in jobs]
             with LeaseHolder(tracker, parent, lease) if parent else nullcontext():
-                _train_with_others(training, study, result, resources, executor, tracker, waits=not joins)
+                execution.train(training, waits=not joins)
         except KeyboardInterrupt:
             interrupted = True
             raise
         finally:
             with deferred_interrupts():
+                result.add(execution.outcomes)
                 _close(tracker, parent, study, result, interrupted)
-
-
-def _train_with_others(
-    jobs: list[TrainingJob],
-    study: Study,
-    result: StudyResult,
-    resources: JobResources,
-    executor: str,
-    tracker: MlflowTracker,
-    waits: bool,
-) -> None:
-    """Train all jobs, wait for jobs of other workers, and train the jobs that these workers gave up."""
-    heartbeats, other_jobs = HeartbeatMonitor(), []
-    while jobs or other_jobs:
-        other_jobs += _train_all(jobs, study, result, resources, executor) if jobs else []
-        jobs_by_spec = {job.spec.identity: job for job in other_jobs}
-        if result.stopped or not other_jobs:
-            result.left += [run_name(job.spec) for job in other_jobs]
-            return
-
-        def finished(spec: RunSpec, attempts: Sequence[StoredRun], jobs=jobs_by_spec) -> StoredRun | None:
-            job = jobs[spec.identity]
-            return finished_but(job.known, job.watch)(spec, attempts)
-
-        try:
-            with stop_on_signal() as signal:
-                stop, specs = StopTagPoller(tracker, study.name, signal), [job.spec for job in other_jobs]
-                trained_runs, free_specs, leased_specs = wait_for_others(
-                    tracker, specs, finished, heartbeats, stop, waits
-                )
-        except Interrupted as error:
-            LOG.warning("%s", error)
-            result.stopped += [run_name(job.spec) for job in other_jobs]
-            return
-        result.elsewhere += [run.run_id for run in trained_runs.values()]
-        jobs = [jobs_by_spec[spec.identity] for spec in free_specs]
-        other_jobs = [jobs_by_spec[spec.identity] for spec in leased_specs] if waits else []
-        result.left += [] if waits else [run_name(spec) for spec in leased_specs]
 
 
 def _compared(tracker: MlflowTracker, result: StudyResult) -> StudyResult:
@@ -293,27 +245,6 @@ def _close(tracker: MlflowTracker, parent: str, study: Study, result: StudyResul
         status, state = schema.INTERRUPTED, "KILLED"
     tracker.log(parent, tags={schema.TAG_STATUS: status})
     tracker.finish(parent, state)
-
-
-def _already_there(
-    study: Study, tracker: MlflowTracker, watch: MonitoredRules, force: bool, keep_trained: bool
-) -> tuple[StudyResult, list[RunSpec], dict[str, list[StoredRun]]]:
-    """Return the finished runs, the specifications without a finished run, and all runs by specification."""
-    result, todo = StudyResult(study.name), []
-    attempts = {} if force else runs_by_spec(tracker, [spec.identity for spec in study.specs])
-    for spec in study.specs:
-        run = newest_finished(attempts.get(spec.identity, ()), spec, watch)
-        changed = code_changes(tracker, run, spec) if run else ()
-        if changed:
-            result.other_code[run_name(spec)] = changed
-        if run is None or (changed and not keep_trained):
-            todo.append(spec)
-        elif run.tags[schema.TAG_STATUS] == schema.STOPPED_EARLY:
-            result.stopped_early.append(run.run_id)
-        else:
-            result.present.append(run.run_id)
-    log_code_changes(result.other_code, keep_trained)
-    return result, todo, attempts
 
 
 def _nothing_to_train(study: Study, result: StudyResult, tracker: MlflowTracker, launcher_run: str) -> StudyResult:
@@ -386,39 +317,6 @@ def unusable_settings(study: Study) -> list[str]:
     return list(dict.fromkeys(text for specs in study.settings.values() for text in unusable(specs[0])))
 
 
-def _train_all(
-    jobs: list[TrainingJob], study: Study, result: StudyResult, resources: JobResources, name: str
-) -> list[TrainingJob]:
-    """Train all jobs with the executor `name`, and return the jobs that other workers are training."""
-    from fa_registry.workflows.training import ELSEWHERE, training_steps, training_text
-
-    other_jobs: list[TrainingJob] = []
-    open_jobs = set(range(len(jobs)))
-    names = [run_name(job.spec) for job in jobs]
-    title = f"study {study.name}: {len(jobs)} of {len(study.specs)} runs to train, {resources.at_once} at a time"
-    with Progress(title, names, training_text) as progress, stop_on_signal() as stop:
-
-        def receive(event: JobEvent) -> None:
-            """Show the progress of a job, and add its run to the result when the job has ended."""
-            progress.show(event)
-            if event.kind in ENDS:
-                open_jobs.discard(event.index)
-            if event.kind == "done" and event.value.status == ELSEWHERE:
-                other_jobs.append(jobs[event.index])
-            elif event.kind == "done":
-                is_early = event.value.status == schema.STOPPED_EARLY
-                (result.stopped_early if is_early else result.trained).append(event.value.run_id)
-            elif event.kind == "failed":
-                result.failed[names[event.index]] = event.value
-            elif event.kind == "stopped":
-                result.stopped.append(names[event.index])
-
-        executors.CATALOG.get(name).run(jobs, training_steps, resources, stop, receive)
-        for index in sorted(open_jobs):
-            receive(JobEvent(index, "failed", f"the executor {name} returned without reporting how this run ended"))
-    return other_jobs
-
-
 def _study_tags(study: Study) -> dict[str, str]:
     return {
         **_marks(study),
@@ -427,11 +325,6 @@ def _study_tags(study: Study) -> dict[str, str]:
         schema.TAG_PROCESS: process_ownership.process_tag(),
         schema.TAG_NOTE: study_note(study),
     }
-
-
-def default_processes(specs: Sequence[RunSpec]) -> int:
-    """Return the default number of simultaneous runs: one per core, or SIDE_BY_SIDE on a GPU."""
-    return SIDE_BY_SIDE if on_gpu(specs) else usable_cores()
 
 
 # Whether a study trains the controls that its edition needs: a setting without its frozen control is an error.

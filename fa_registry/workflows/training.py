@@ -1,108 +1,53 @@
-"""Train one specification and log the run; used by the commands `train` and `study`."""
+"""Training of one job: acquire the lease of its specification, train the run, and record it.
+
+`acquire` comes first, so no specification is trained by two workers; `record` comes after each epoch, so a killed process loses one
+epoch. The commands `train` and `study` call `training_steps` in the processes of an executor.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 from fa_registry import jsonio
-from fa_registry.errors import Interrupted, InvalidFields, RegistryError, StoreError, pluralise
+from fa_registry.errors import Interrupted, RegistryError, StoreError
 from fa_registry.metrics import headline_of, table, value_in
-from fa_registry.process_ownership import LEASE
 from fa_registry.records import RunSpec
-from fa_registry.studies import executors
-from fa_registry.studies.executors.base import ENDS, ClusterOptions, JobEvent, JobResources
-from fa_registry.studies.executors.local import stop_on_signal
-from fa_registry.text_safety import name_problem
 from fa_registry.tracking import schema
-from fa_registry.tracking.base import RetentionOptions, StoredRun, Tracker
+from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.lease import LeaseLost, acquire, lease_owner, set_lease_state
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.resume_upload import KeptState
 from fa_registry.tracking.run_state import HeartbeatMonitor
 from fa_registry.tracking.store_errors import refused
 from fa_registry.tracking.writer import RunWriter
-from fa_registry.training.code_fingerprint import FIRST, fingerprint, runs_others_code
+from fa_registry.training.code_fingerprint import FIRST, fingerprint
 from fa_registry.training.devices import configuration, device_of, on_device
 from fa_registry.training.loop import EpochRow, TrainingOutcome, train_epochs
 from fa_registry.training.resume import ResumeFile
-from fa_registry.training.run_setup import RunSetup, build_setup, check_room, unusable
-from fa_registry.training.spec_plugins import find_plugins
-from fa_registry.training.specs import parse_spec, run_name
+from fa_registry.training.run_setup import RunSetup, build_setup, check_room
 from fa_registry.training.trainer import Trainer
 from fa_registry.training.trainer_state import kept_bytes, kept_epochs
 from fa_registry.workflows.cleanup import close_abandoned, resume_folder
-from fa_registry.workflows.conformance import cached_conformance, code_changes, log_code_changes
 from fa_registry.workflows.coordination import (
     StopTagPoller,
     StudySnapshot,
-    asked_resources,
-    check_reach,
-    ended_among,
-    finished_but,
-    newest_finished,
-    on_gpu,
-    parse_times,
-    stopped_by_tag,
-    wait_for_others,
 )
-from fa_registry.workflows.data import make_ready
-from fa_registry.workflows.editions import study_edition
-from fa_registry.workflows.options import SpecOptions, StoreLocation, TrainingOptions
-from fa_registry.workflows.progress import Progress, joined
-from fa_registry.workflows.results import Result
-from fa_registry.workflows.rule_monitor import UNWATCHED, Monitor, MonitoredRules, checked_watch, fired_text
+from fa_registry.workflows.progress import joined
+from fa_registry.workflows.rule_monitor import Monitor, MonitoredRules, fired_text
 from fa_registry.workflows.stores import (
-    in_browser,
-    mlflow_page,
-    mlflow_run_in_progress,
-    open_tracker,
-    page_lines,
     registry_folder,
 )
+from fa_registry.workflows.training_plan import TrainingJob, finished_but
 
 LOG = logging.getLogger(__name__)
 ELSEWHERE = "elsewhere"  # status of a job whose spec another process trains
 FILES = "the disk with this run's files"  # named in errors that do not come from the store
-
-
-@dataclass(frozen=True)
-class TrainingJob:
-    """One specification to train, with all options.
-
-    Attributes:
-        study_run: id of the MLflow run of the study itself.
-        adopt: id of a run that `mlflow run` has created, to be used for this job.
-        keep: which weights, training states and metric points are stored.
-        watch: rules to check during training, and rules that end the run.
-        conformance: result of the conformance suite for the method, to be recorded with the run.
-        device: GPU to use if the machine has several, e.g. `cuda:1`.
-        lease: a run on another machine counts as abandoned if it has no heartbeat for this number of seconds.
-        known: ids of runs of this specification that had ended before this job. The job trains the specification despite these
-            runs.
-        yields: whether to end this job if another worker trains the specification.
-    """
-
-    spec: RunSpec
-    store: str
-    experiment_id: str = ""
-    study: str = ""
-    study_run: str = ""
-    adopt: str = ""
-    threads: int = 1
-    keep: RetentionOptions = RetentionOptions()
-    data_root: str = ""
-    watch: MonitoredRules = UNWATCHED
-    conformance: Mapping[str, Any] = field(default_factory=dict)
-    device: str = ""
-    lease: int = LEASE
-    known: frozenset[str] = frozenset()
-    yields: bool = True
 
 
 def headline(outcome: TrainingOutcome) -> dict[str, float]:
@@ -339,168 +284,6 @@ def training_text(result: TrainingResult) -> str:
     metrics = ", ".join(f"{name} {value:.4g}" for name, value in result.headline.items())
     status = f"stopped early, {result.ended_by}" if result.ended_by else result.status
     return joined(f"{status}{resumed}: {metrics}", fired_text(result.fired))
-
-
-# The command `train`: one specification, trained by this call, with its progress.
-
-
-@dataclass(frozen=True, repr=False)
-class TrainResult(Result):
-    """Result of `run_train`.
-
-    Attributes:
-        ended_by: rule that ended the run early; empty if no rule ended the run.
-        result: result of training, or None if the store already had the run.
-        other_code: changes in the code since an existing run was trained, one line per plug-in.
-        page: address of the MLflow page that compares all runs of the experiment; empty if there is no page.
-    """
-
-    run_id: str
-    status: str
-    ended_by: str = ""
-    result: TrainingResult | None = None
-    other_code: tuple[str, ...] = ()
-    page: str = ""
-    store: str = ""
-
-    def lines(self) -> Iterator[str]:
-        status = f"{self.status.replace('_', ' ')} ({self.ended_by})" if self.ended_by else self.status
-        yield f"run {self.run_id}: " + (status if self.result else f"already {status} (--force trains it again)")
-        if self.result:
-            yield "  " + " · ".join(f"{name} {value:.4g}" for name, value in self.result.headline.items())
-        yield from page_lines(self.page, self.store)
-
-
-def run_train(
-    options: SpecOptions,
-    location: StoreLocation,
-    training: TrainingOptions,
-    executor: str,
-) -> TrainResult:
-    """Train one specification, unless the store has a finished run of this specification.
-
-    If the finished run was trained with other code, the specification is trained again, unless `keep_trained` is set. If
-    `executor` is empty, `default_executor` chooses the executor.
-
-    Raises:
-        InvalidFields: lists all invalid arguments. Nothing was written.
-        RegistryError: training failed. The message contains the traceback.
-    """
-    study, keep, force = options.study, training.keep, training.force
-    spec, watch, resources = _checked(options, training, executor)
-    tracker = open_tracker(location.store, location.experiment)
-    attempts = [] if force else tracker.search({schema.TAG_SPEC: spec.identity})
-    existing_run = newest_finished(attempts, spec, watch)
-    changed = code_changes(tracker, existing_run, spec) if existing_run else ()
-    log_code_changes({run_name(spec): changed} if changed else {}, training.keep_trained)
-    if existing_run and (training.keep_trained or not changed):
-        return _there(tracker, existing_run, changed)
-    if text := study and stopped_by_tag(tracker, study):
-        raise Interrupted(text)
-    tracker.check_place()
-    make_ready([find_plugins(spec).dataset], location.root)
-    if text := kept_text([spec], keep.keep_states):
-        LOG.info("%s %s", run_name(spec), text)
-    job = TrainingJob(
-        spec,
-        tracker.uri,
-        experiment_id=tracker.experiment_id,
-        study=study,
-        adopt=mlflow_run_in_progress(),
-        threads=options.threads,
-        keep=keep,
-        data_root=location.data_root,
-        watch=watch,
-        conformance=cached_conformance(spec, tracker.uri),
-        device=options.device,
-        lease=int(training.lease),
-        known=ended_among(attempts),
-        yields=not force,
-    )
-    while True:
-        result = _trained_by(executor or default_executor([spec]), job, resources, tracker)
-        if result.status != ELSEWHERE:
-            return replace(_there(tracker, tracker.get(result.run_id), changed), result=result)
-        with stop_on_signal() as stop:
-            trained_runs, _, _ = wait_for_others(
-                tracker, [spec], finished_but(job.known, watch), HeartbeatMonitor(), stop
-            )
-        if trained_runs:
-            return _there(tracker, trained_runs[spec.identity], changed)
-
-
-def _there(tracker: MlflowTracker, run: StoredRun, changed: tuple[str, ...]) -> TrainResult:
-    page = in_browser(tracker.uri, mlflow_page(tracker, experiment=run.experiment))
-    ended_by = run.tags.get(schema.TAG_STOPPED_ON, "")
-    status = run.tags[schema.TAG_STATUS]
-    return TrainResult(run.run_id, status, ended_by, other_code=changed, page=page, store=tracker.uri)
-
-
-def _trained_by(executor: str, job: TrainingJob, resources: JobResources, tracker: Tracker) -> TrainingResult:
-    """Train the job with an executor; return its result or raise its error."""
-    end_events: list[JobEvent] = []
-    title = f"training {pluralise(job.spec.epochs, 'epoch')} on {job.spec.device_class}"
-    plugin = executors.CATALOG.get(executor)
-    with (
-        plugin.opened(resources) as capacity,
-        on_device(job.device),
-        Progress(title, [run_name(job.spec)], training_text) as progress,
-        stop_on_signal() as stop,
-    ):
-        check_reach(job.store, capacity)
-
-        def receive(event: JobEvent) -> None:
-            if event.kind in ENDS:
-                end_events.append(event)
-            if event.kind not in ("failed", "stopped"):  # the raised error already reports these
-                progress.show(event)
-
-        plugin.run([job], training_steps, resources, stop, receive)
-    end = end_events[0]
-    if end.kind == "stopped":
-        raise Interrupted(end.value or "stopped before the run began")
-    if end.kind == "failed":
-        close_abandoned(tracker, tracker.search({schema.TAG_SPEC: job.spec.identity}))  # runs of a killed process
-        failure = RegistryError(end.value)
-        failure.exit_code = end.refused or failure.exit_code
-        raise failure
-    return end.value
-
-
-def _checked(
-    options: SpecOptions, training: TrainingOptions, executor: str
-) -> tuple[RunSpec, MonitoredRules, JobResources]:
-    """Return the specification, the rules to check and the resources; raise one error for all problems."""
-    study, stop_on = options.study, ",".join(training.stop_on)
-    problems = [f"study: {name_problem(study)}"] if study and name_problem(study) else []
-    resources = asked_resources(executor, ClusterOptions(), options.device, problems)
-    silence_seconds = parse_times(training, problems)
-    spec = None
-    try:
-        spec = parse_spec(options.fields)
-    except InvalidFields as error:
-        problems += error.problems
-    problems += unusable(spec) if spec else []
-    watch = checked_watch(training.edition or study_edition(study), stop_on, problems)
-    if spec and watch.wish and not watch.of(spec.control).wish:
-        problems.append(
-            f"stop_on: expected no rule, because the {spec.control} control is never judged; found {stop_on}"
-        )
-    if problems or spec is None:
-        raise InvalidFields("run specification", problems)
-    return spec, watch, replace(resources, device=spec.device_class, threads=options.threads, silence=silence_seconds)
-
-
-def default_executor(specs: Sequence[RunSpec], several: bool = False) -> str:
-    """Return the name of the default executor for these runs.
-
-    The executor `local` starts separate processes. It is used for several runs on a CPU, and for runs with third-party code,
-    because this code could end its process. The executor `side_by_side` trains all other runs in this process. There, several
-    runs can share a GPU, and a debugger can step into a single run.
-    """
-    if any(map(runs_others_code, specs)):
-        return "local"
-    return "local" if several and not on_gpu(specs) else "side_by_side"
 
 
 def kept_text(specs: Sequence[RunSpec], states: int) -> str:

@@ -24,8 +24,8 @@ from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.training.loop import run_to_completion, train_epochs
 from fa_registry.training.specs import parse_spec
 from fa_registry.training.trainer import Trainer
-from fa_registry.workflows import training as workflow
-from fa_registry.workflows.training import default_executor
+from fa_registry.workflows import execution as workflow
+from fa_registry.workflows.execution import default_executor
 from tests.helpers.plugins import NAME, installed
 from tests.helpers.tiny_tasks import Recorder, tiny_task, weights_equal
 from tests.studies.jobs import alone, three_steps, until_stopped

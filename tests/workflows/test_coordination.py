@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import pytest
 import requests
 
-import fa_registry.workflows.study  # noqa: F401 - loaded first by a command, it would keep what a test has put in a name's place
+import fa_registry.workflows.execution  # noqa: F401 - loaded first by a command, it would keep what a test has put in a name's place
 from fa_registry.errors import StoreError
 from fa_registry.tracking import schema
 from fa_registry.tracking.lease import HELD, HeartbeatMonitor, sign
@@ -22,9 +22,9 @@ from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.run_state import GAP
 from fa_registry.tracking.store_errors import StoreRefusal
 from fa_registry.training.loop import run_to_completion
-from fa_registry.workflows import coordination, training
+from fa_registry.workflows import coordination, execution, training
 from fa_registry.workflows.options import RunSelector
-from fa_registry.workflows.training import TrainingJob
+from fa_registry.workflows.training_plan import TrainingJob, newest_finished
 from tests.workflows.conftest import TRAIN
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
@@ -51,6 +51,7 @@ def meanwhile(monkeypatch, happens):
     """What others do each time that this process waits for them."""
     clock = SimpleNamespace(sleep=lambda seconds: happens(), monotonic=time.monotonic)
     monkeypatch.setattr(coordination, "time", clock)
+    monkeypatch.setattr(execution, "time", clock)
 
 
 def attempts(tracker, identity):
@@ -78,7 +79,7 @@ def test_it_takes_over_what_gives_no_sign_for_its_lease(registry, tracker, monke
     meanwhile(monkeypatch, lambda: None)
     clock = iter(range(0, 10**6, 4))  # seconds pass with every look
     monkeypatch.setattr(
-        "fa_registry.workflows.study.HeartbeatMonitor", lambda: coordination.HeartbeatMonitor(lambda: next(clock))
+        "fa_registry.workflows.execution.HeartbeatMonitor", lambda: coordination.HeartbeatMonitor(lambda: next(clock))
     )
     result = registry(*STUDY, "--json")
     assert result.exit_code == 0 and len(json.loads(result.stdout)["trained"]) == 3, result.output
@@ -234,7 +235,7 @@ def test_what_was_only_held_when_it_was_looked_at_is_asked_for_again(registry, t
         overview.record_outcome(free=False)
     (seen,) = overview.attempts(identity)
     (spec, *_) = RunSelector("tiny", overrides={"device": "cpu"}).as_asked.specs
-    assert seen.run_id == run_id and coordination.newest_finished([seen], spec) is None
+    assert seen.run_id == run_id and newest_finished([seen], spec) is None
     assert overview.attempts(identity) == []
 
 

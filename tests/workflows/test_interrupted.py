@@ -17,7 +17,7 @@ from fa_registry.tracking.writer import RunWriter
 from fa_registry.training import loop
 from fa_registry.training.trainer import Trainer
 from fa_registry.workflows import cleanup, track, training
-from fa_registry.workflows import study as studies
+from fa_registry.workflows.execution import Execution
 
 pytestmark = pytest.mark.usefixtures("usual_interrupt")
 INTERRUPTED = ("KILLED", schema.INTERRUPTED)
@@ -147,11 +147,11 @@ def test_a_run_whose_worker_had_to_be_killed_is_interrupted_too(registry, workpl
     """Its worker did not end within its seconds after a second Ctrl-C."""
     lost = {schema.TAG_STATUS: "running", schema.TAG_PROCESS: "this", schema.TAG_KIND: "run"}
 
-    def trains(jobs, *others, **named):
+    def trains(execution, jobs, **named):
         MlflowTracker().create("lost", lost | {schema.TAG_SPEC: jobs[0].spec.identity}, {})
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(studies, "_train_with_others", trains)
+    monkeypatch.setattr(Execution, "train", trains)
     monkeypatch.setattr("fa_registry.tracking.lease.HeartbeatMonitor.is_dead", lambda signs, run: True)
     with pytest.raises(KeyboardInterrupt):
         fa_registry.study("tiny", jobs=2, device="cpu")

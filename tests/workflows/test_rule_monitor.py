@@ -16,7 +16,6 @@ from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.reader import read_record
 from fa_registry.training.loop import EpochRow, run_to_completion
 from fa_registry.training.specs import parse_spec
-from fa_registry.workflows.coordination import finished_run
 from fa_registry.workflows.rule_monitor import (
     UNWATCHED,
     Monitor,
@@ -25,7 +24,8 @@ from fa_registry.workflows.rule_monitor import (
     fired_text,
     is_watchable,
 )
-from fa_registry.workflows.training import TrainingJob, training_steps
+from fa_registry.workflows.training import training_steps
+from fa_registry.workflows.training_plan import TrainingJob, finished_run
 from tests.builders import measurements
 from tests.helpers.audits import unpublished
 from tests.helpers.tiny_tasks import trained as train_small

@@ -16,7 +16,6 @@ from fa_registry.protocol.grouping import seeds_key
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.reader import expand_run_id
-from fa_registry.workflows.coordination import newest_finished
 from fa_registry.workflows.options import RunSelector
 from fa_registry.workflows.selection import (
     MOST_LOOKS,
@@ -26,6 +25,7 @@ from fa_registry.workflows.selection import (
     previous_seed_sets,
     select_runs,
 )
+from fa_registry.workflows.training_plan import newest_finished
 from tests.builders import frozen, record
 from tests.helpers.audits import unpublished
 from tests.workflows.test_audit import audited, run_of, spoil

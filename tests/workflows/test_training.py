@@ -23,7 +23,8 @@ from fa_registry.training.specs import parse_spec
 from fa_registry.training.trainer import Trainer
 from fa_registry.workflows import training
 from fa_registry.workflows.progress import Progress
-from fa_registry.workflows.training import TrainingJob, TrainingResult, training_steps, training_text
+from fa_registry.workflows.training import TrainingResult, training_steps, training_text
+from fa_registry.workflows.training_plan import TrainingJob
 from tests.helpers.dead_process import killed_tag
 from tests.tracking.conftest import TINY
 from tests.workflows.conftest import TRAIN, long
