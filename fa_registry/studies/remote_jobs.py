@@ -1,7 +1,7 @@
 """Execution of jobs in batches, in processes that a cluster starts.
 
 A batch is the set of jobs of one process. On a CPU a batch has one job; on a GPU a batch has all jobs that share the GPU
-(docs/decisions/0028). If a process is lost, each of its jobs loses one attempt, and no other job is affected. Local workers
+(docs/decisions/20). If a process is lost, each of its jobs loses one attempt, and no other job is affected. Local workers
 (worker_processes.py) follow the same rule. An executor provides the access to processes as a subclass of RemoteProcess.
 """
 

@@ -95,7 +95,7 @@ class JobResources:
     def in_turns(self) -> int:
         """Number of jobs that one process runs in turns.
 
-        On a GPU, one process runs all jobs that share the GPU. On a CPU, each process runs one job. See docs/decisions/0028.
+        On a GPU, one process runs all jobs that share the GPU. On a CPU, each process runs one job. See docs/decisions/20.
         """
         return int(1 / (self.gpus or SHARE) + 1e-9) if self.on_cards else 1
 
