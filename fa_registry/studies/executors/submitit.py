@@ -111,7 +111,7 @@ class _Submitted(RemoteProcess):
         return messages
 
     def _messages(self) -> list[Message]:
-        messages, path = [], self._folder / "told"
+        messages, path = [], self._folder / "messages"
         if not path.exists():
             return messages
         with path.open("rb") as stream:
@@ -139,7 +139,7 @@ class _Submitted(RemoteProcess):
 
 
 def _work(folder: str, message: bytes) -> None:
-    message_file, lock = (Path(folder) / "told").open("ab"), threading.Lock()
+    message_file, lock = (Path(folder) / "messages").open("ab"), threading.Lock()
 
     def send(message: Message) -> None:
         body = pickle.dumps(message)
