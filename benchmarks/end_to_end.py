@@ -137,7 +137,7 @@ _worker: dict[str, Any] = {}
 
 def _begin(job: TrainingJob) -> None:
     torch.set_num_threads(job.threads)
-    _worker["run"] = training_steps(job, lambda: False, lambda told: None)
+    _worker["run"] = training_steps(job, lambda: False, lambda progress: None)
 
 
 def _epoch() -> None:

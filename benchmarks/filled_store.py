@@ -1,8 +1,8 @@
 """A store of many finished runs without the training: each a copy of a run that was trained, under a specification of its own.
 
-What lies in it is what RunWriter would have written, row by row and file by file, so that every verb takes it for real; only
-measuring such a run again would find that its figures belong to another seed. Files that are alike are hard links, and the rows
-go into MLflow's tables by SQL: 7 ms a run instead of 100. Filling is python -m benchmarks.filled_store FOLDER RUNS.
+Its rows and files equal those that RunWriter writes, so every command accepts them. Only recomputing such a run would find that
+its metrics belong to another seed. Files that are alike are hard links, and the rows go into MLflow's tables by SQL: 7 ms a run
+instead of 100. Filling is python -m benchmarks.filled_store FOLDER RUNS.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Model:
             _insert(connection, table, [_with_value({**row, **changed}, values.get(table, {})) for row in rows])
 
     def _copy_files(self, folder: Path, spec: RunSpec) -> tuple[str, str]:
-        """Links to its files, with specification, weights and their seal written anew; returns the weights' digest and the seal.
+        """Link the run's files, and write its specification, weights and manifest; return the digests of weights and manifest.
 
         No two runs may share a tensor: every number of the weights has noise drawn from the specification's identity.
         """

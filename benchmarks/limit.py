@@ -68,7 +68,7 @@ def products(shape: Shape) -> list[tuple[int, int, int, int]]:
     """(rows, inner, columns, times) of a dfa step's matrix products.
 
     A block has six: two forward, two for the weights' gradients, two for its layers' inputs (the LayerNorm learns).
-    The embedding has two, since nobody asks for the gradient of the images; each credit is one.
+    The embedding has two, because the gradient of the images is not needed; each credit is one.
     """
     batch, width = shape.batch, shape.width
     return [

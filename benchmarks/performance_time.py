@@ -19,13 +19,13 @@ WORDS = """
 - **Against the published loop** the step saves a second forward pass, an optimizer a block and a host read a step; the data
   path saves PIL images one by one.{jobs}
 - **Measuring** costs a forward pass over the whole test set, each epoch. On digits an epoch is 12 steps, and no way of
-  measuring is cheap compared with that ([decision 0009](decisions/0009-what-measuring-may-cost.md)).
+  measuring is cheap compared with that ([decision 21](decisions/21-costs.md)).
 - **Recomputing a run** is mostly ρ. It sends 32 directions of every sample at every site, at two lengths, through the rest of the
   network in float64. These products run at half of float32's rate, and no order of the work reduces their number.
 - **A large store** is read in pages of {page} runs: commands send one request for each run only for the files of the runs that they
   audit.
 - **A GPU** step is captured in a CUDA graph, and eight runs share the GPU in turns of one thread
-  ([decision 0028](decisions/0028-one-card-many-runs.md)). No value inside a step is read on the host; a test checks this for
+  ([decision 22](decisions/22-speed.md)). No value inside a step is read on the host; a test checks this for
   every method and architecture.
 """
 

@@ -1,6 +1,6 @@
 """Every verb on a store of many finished runs, on two cores: CPU seconds, seconds by the clock, peak memory of whole commands.
 
-python -m benchmarks.store_scale [RUNS …] [--json] [--record]: 125, 2,000 and 10,000 runs unless told otherwise. They are copies of
+python -m benchmarks.store_scale [RUNS …] [--json] [--record]: 125, 2,000 and 10,000 runs by default. They are copies of
 runs that were trained (benchmarks/filled_store.py); filling the store takes some milliseconds a run and is not timed. 10,000 runs
 need 5 GB of disk while they are measured. --record keeps the answers in docs/measured/store_scale.json, from which
 docs/performance.md is made.

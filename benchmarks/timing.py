@@ -1,6 +1,6 @@
 """Timing two things fairly on a machine that is shared: interleaved rounds in one process, and ratios round by round.
 
-Seconds are CPU seconds of this process: at one thread they are what the work takes when nobody else wants the core.
+Seconds are CPU seconds of this process: at one thread they are what the work takes when no other process uses the core.
 What a neighbour still takes away (cache, memory, clock) hits both sides of a round about equally. So a ratio of two
 medians is the wrong figure here: the median of the rounds' ratios is the right one, with the least and the largest.
 """
@@ -31,7 +31,7 @@ class Spread:
 def interleaved(candidates: Mapping[str, Callable[[], object]], rounds: int, calls: int = 1) -> dict[str, list[float]]:
     """CPU seconds a call, one figure a round, for every candidate; each runs once untimed before the first round.
 
-    The order turns by one from round to round, so that nobody always runs in the wake of the same neighbour.
+    The order turns by one from round to round, so that no candidate always runs after the same other one.
     """
     names = list(candidates)
     for name in names:

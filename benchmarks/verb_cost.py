@@ -57,8 +57,9 @@ def cost_of(arguments: Sequence[str], folder: Path) -> Cost:
 
 
 def _adopt_what_is_left() -> None:
-    """A process counts what the children took that it waited for. The one that Python starts workers from outlives the verb, and
-    would be nobody's: 125 runs that two workers trained took 4 CPU seconds. From here on it becomes a child of this process.
+    """A process counts what the children took that it waited for. The process from which Python starts workers outlives the
+    command, so its parent would not count it: 125 runs that two workers trained took 4 CPU seconds. From here on it becomes a
+    child of this process.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)

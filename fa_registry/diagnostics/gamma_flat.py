@@ -1,6 +1,6 @@
 """Diagnostic gamma_flat: Γ of maps as flattened vectors.
 
-`gamma` compares the sums over the positions of a map (docs/decisions/0004). Most publications on convolutions flatten the map.
+`gamma` compares the sums over the positions of a map (docs/decisions/05). Most publications on convolutions flatten the map.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class GammaFlat(Diagnostic):
         unit="cosine",
         range="−1 to 1",
         cannot_tell="whether the mean over positions is aligned, which gamma shows; a credit (N, D) is constant over positions",
-        source="convention of publications on convolutions; the convention of gamma is docs/decisions/0004",
+        source="convention of publications on convolutions; the convention of gamma is docs/decisions/05",
         when="final",
         needs_credit=(NAME,),
     )

@@ -1,7 +1,7 @@
 """The scheduler of all executors: jobs in processes of this machine or of a cluster, and one end for each job.
 
 A process runs a batch of jobs in turns and then ends. On a CPU, a batch has one job; on a GPU, it has all jobs that share the GPU
-(docs/decisions/0028). A process may end unexpectedly: a method calls `os._exit`, a segmentation fault occurs, the kernel kills the
+(docs/decisions/20). A process may end unexpectedly: a method calls `os._exit`, a segmentation fault occurs, the kernel kills the
 process because the memory is full, or a machine of the cluster is lost. Each of its jobs then restarts once, alone in a new
 process, and no other job is affected. An executor provides its kind of process as a subclass of Process.
 """

@@ -28,7 +28,7 @@ class TokenPrediction(Task):
         line="one token per position of a sequence, loss per token as the main metric",
         targets=f"tokens (N, T), or {IGNORED} for a position that does not count",
         loss="ℓ_i = Σ_t −log softmax(z_it)[y_it]",
-        source="the cross entropy of a language model; positions as in docs/decisions/0063",
+        source="the cross entropy of a language model; positions as in docs/decisions/14",
         headline=TOKEN_LOSS.name,
         positions="sequence",
     )

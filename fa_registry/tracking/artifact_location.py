@@ -49,7 +49,7 @@ def local_folder(uri: str, store: str, run_id: str) -> Path | None:
 
     Raises:
         UnreadableFile: the address refers to a folder outside the run's artifacts, or addresses of this type are not supported.
-            Addresses are untrusted (docs/decisions/0042).
+            Addresses are untrusted (docs/decisions/18).
     """
     if not uri.startswith(("file:///", "/")):
         if uri.partition(":")[0] in (BUCKETS if sqlite_path(store) else SERVICES):

@@ -2,7 +2,7 @@
 
 The tables are only an index and prove nothing, because every user with access to the database can edit tags, parameters and
 metrics. The recorded files are spec.json, series.parquet, measurements.json and provenance.json. The run contains their digests
-(docs/decisions/0031).
+(docs/decisions/08).
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ its lease is a tag of that run:
    the state `held`, or if an attempt with a smaller run id has the state `asks`. Otherwise it acquires the lease.
 
 This is Lamport's bakery algorithm (1974) with equal tickets. Only one process writes each tag, so the algorithm needs no
-compare-and-swap and works with every store. docs/decisions/0043 shows why two attempts cannot both acquire the lease.
+compare-and-swap and works with every store. docs/decisions/20 shows why two attempts cannot both acquire the lease.
 
 A run with a lease writes heartbeats: its process changes a tag at least three times per lease duration. A waiting process measures
 with its own clock how long the tag has not changed, so clock differences have no effect. A dead process of the same machine is

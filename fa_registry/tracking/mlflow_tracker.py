@@ -157,7 +157,7 @@ class MlflowTracker(Tracker):
         return existing.experiment_id
 
     def check_place(self) -> None:
-        """Raise OutsideStore if files of new runs would be outside the store (docs/decisions/0056)."""
+        """Raise OutsideStore if files of new runs would be outside the store (docs/decisions/18)."""
         if self._database:
             locations = {
                 experiment.experiment_id: experiment.artifact_location for experiment in self._client.experiments()

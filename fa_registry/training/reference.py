@@ -40,7 +40,7 @@ from fa_registry.tasks import Task, task_of
 
 WIDTHS = "g_norm_uncertainty"
 EVERY = 10  # epochs between two checks of a loop's model
-SAMPLES = 8  # samples of the eval batch that are checked during a training: see decision 0059
+SAMPLES = 8  # samples of the eval batch that are checked during a training: see decision 06
 OTHER_PASS = (
     f"{NOT_CHECKED}: the output of the network differs from the output of embed, blocks, step and readout in this order"
 )

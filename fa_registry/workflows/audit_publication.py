@@ -166,7 +166,7 @@ def _is_there(tracker: Tracker, run_id: str, path: str) -> bool:
 
 
 def _attach_forms(tracker: Tracker, notes: Notes, folder: Path) -> dict[str, dict[str, str]]:
-    """Attach to each run a copy of its group's reporting form (decision 0026).
+    """Attach to each run a copy of its group's reporting form (decision 17).
 
     Return a mapping: run id → (file name → digest of the file).
     """

@@ -331,7 +331,7 @@ def _name(seeds: Iterable[int]) -> str:
 #
 # An author can choose favourable seeds with the selection of the audit: a study file, an experiment or run ids. Therefore the
 # whole store is searched, including deleted runs. The parameters or spec.json of a run determine its group, because tags are
-# easy to edit. There are one or two queries per setting, not one per run (docs/decisions/0034).
+# easy to edit. There are one or two queries per setting, not one per run (docs/decisions/02).
 COMPARED = ("architecture", "dataset", "epochs")  # parameters that all runs of a setting share
 FREE = ("cfg/seed", "cfg/weights")  # parameters in which the runs of one group differ
 Candidate = tuple[StoredRun, RunSpec | None]  # a run that may have a judged setting, and the content of its spec.json

@@ -1,6 +1,6 @@
 """python -m tests.language.sample SEED  prints 100 random docstrings and 60 random messages of the library, text alone.
 
-Decision 0071 measures with such a sample how many texts a newcomer has to read twice.
+docs/decisions/24 measures with such a sample how many texts a newcomer has to read twice.
 """
 
 from __future__ import annotations

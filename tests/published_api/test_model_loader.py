@@ -196,7 +196,7 @@ def test_a_version_that_promote_did_not_create_is_refused(promoted):
 
 @pytest.mark.parametrize("resealed", [False, True])
 def test_weights_that_were_changed_are_refused_even_if_the_run_records_them_anew(promoted, tmp_path, resealed):
-    """resealed: the manifest and its digest in the run's tag are made anew; the tags of the version are not."""
+    """resealed: the manifest and its digest in the run's tag are made for the changed weights; the tags of the version are not."""
     store = promoted.folder, tmp_path / "copy"
     shutil.copytree(*store, symlinks=True)
     copy = type(promoted)(store[1])

@@ -65,7 +65,7 @@ def test_the_sites_that_lie_above_their_null_are_those_that_stand_together(claim
 @pytest.mark.parametrize("state", ["SPECIFIC", "NOT SPECIFIC"])
 @pytest.mark.parametrize("fault", ["EXPLODED", "AT FLOOR", "UNDERCUT", "UNDECIDED", "waived"])
 def test_a_gamma_of_a_method_that_lacks_one_of_d1_to_d3_is_never_ticked(rich, fault, state, verdict):
-    """Nobody may quote `✔ Γ is specific` of a method whose blocks do worse than frozen ones."""
+    """No author may quote `✔ Γ is specific` of a method whose blocks do worse than frozen ones."""
     outcome = {"UNDECIDED": "warn", "waived": "waived"}.get(fault, "fail")
     quantity = {"EXPLODED": "growth", "AT FLOOR": "g_norm"}.get(fault, "margin_pp")
     sound = {"growth": "OK", "g_norm": "OK", "margin_pp": "CLEARS"}

@@ -108,7 +108,7 @@ def test_several_editions_are_compared_where_they_differ_first(rich, report):
     assert index(report).comparison is None
 
 
-EARLIER = (  # how the release before decision 0062 worded the remark
+EARLIER = (  # another wording of the remark
     "4 methods are compared with their frozen controls, each by its own interval: if all of them were exactly at the limit, …"
 )
 

@@ -1,6 +1,6 @@
 """Token prediction: a NumPy reference of loss, error, bp, dfa and fa for (N, T, V), and what padding and order must not change.
 
-The reference is written from the equations of docs/decisions/0063, with its own network: causal averaging, then a layer with tanh.
+The reference is written from the equations of docs/decisions/14, with its own network: causal averaging, then a layer with tanh.
 """
 
 from __future__ import annotations

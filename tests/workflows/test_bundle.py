@@ -296,7 +296,7 @@ def test_the_crate_is_one_by_its_specification(bundled):
 
 
 def test_the_packages_that_others_read_crates_with_reads_it(bundled, tmp_path_factory):
-    """roc-validator, which needs another rich than MLflow does, was run by hand: docs/decisions/0047."""
+    """roc-validator, which needs another rich than MLflow does, was run by hand: docs/decisions/19."""
     from rocrate.rocrate import ROCrate
 
     crate = ROCrate("tiny.fa.zip")

@@ -97,7 +97,7 @@ class JobResources:
     def in_turns(self) -> int:
         """Number of jobs that one process runs in turns.
 
-        On a GPU, one process runs all jobs that share the GPU. See docs/decisions/0028.
+        On a GPU, one process runs all jobs that share the GPU. See docs/decisions/20.
         """
         return int(1 / (self.gpus or SHARE) + 1e-9) if self.on_cards else self.jobs_per_process
 
@@ -146,7 +146,7 @@ class Executor(ABC):
 
     @abstractmethod
     def run(
-        self, jobs: Sequence[Any], work: JobFunction, resources: JobResources, stop: StopCheck, tell: EventSink
+        self, jobs: Sequence[Any], work: JobFunction, resources: JobResources, stop: StopCheck, report: EventSink
     ) -> None:
         """Run all jobs and return after all have ended.
 
@@ -159,7 +159,7 @@ class Executor(ABC):
                 while the job waits for the device, so other jobs can continue.
             stop: function that returns whether a stop was requested. Executor and jobs call this function. After a request,
                 jobs that have not begun are reported as stopped, and running jobs end at their next safe point.
-            `tell`: function that receives the events in this process, one call at a time. Each job has any number of events
+            report: function that receives the events in this process, one call at a time. Each job has any number of events
                 `progress` and `again`, and exactly one event `done`, `failed` or `stopped`.
         """
 

@@ -36,10 +36,10 @@ class Local(Executor):
     """Executor with `at_once` local processes; each process runs one job with its own number of CPU threads."""
 
     def run(
-        self, jobs: Sequence[Any], work: JobFunction, resources: JobResources, stop: StopCheck, tell: EventSink
+        self, jobs: Sequence[Any], work: JobFunction, resources: JobResources, stop: StopCheck, report: EventSink
     ) -> None:
         own_process = JobResources(resources.at_once, threads=resources.threads, silence=resources.silence)
-        Scheduler(jobs, work, own_process, stop, tell, LocalProcess, pause).run()
+        Scheduler(jobs, work, own_process, stop, report, LocalProcess, pause).run()
 
 
 def supervise(

@@ -80,11 +80,11 @@ class Ray(Executor):
             yield Capacity(at_once, frozenset(node["NodeManagerHostname"] for node in nodes))
 
     def run(
-        self, jobs: Sequence[Any], work: JobFunction, resources: JobResources, stop: StopCheck, tell: EventSink
+        self, jobs: Sequence[Any], work: JobFunction, resources: JobResources, stop: StopCheck, report: EventSink
     ) -> None:
         """Run each batch of jobs in an actor as soon as the cluster has enough capacity."""
         with _connected(_address(resources)):
-            Scheduler(jobs, work, resources, stop, tell, partial(_Actor, resources)).run()
+            Scheduler(jobs, work, resources, stop, report, partial(_Actor, resources)).run()
 
 
 def _address(resources: JobResources) -> str:

@@ -30,10 +30,10 @@ class SideBySide(Executor):
     """Executor that runs `at_once` jobs in turns in this process."""
 
     def run(
-        self, jobs: Sequence[Any], work: JobFunction, resources: JobResources, stop: StopCheck, tell: EventSink
+        self, jobs: Sequence[Any], work: JobFunction, resources: JobResources, stop: StopCheck, report: EventSink
     ) -> None:
         with pinned_threads(resources.threads):
-            run_side_by_side(jobs, work, resources.at_once, stop, tell)
+            run_side_by_side(jobs, work, resources.at_once, stop, report)
 
 
 def run_side_by_side(jobs: Sequence[Any], work: JobFunction, count: int, stop: StopCheck, send: EventSink) -> None:

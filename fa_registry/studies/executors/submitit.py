@@ -68,7 +68,7 @@ class Submitit(Executor):
             yield Capacity(MOST * resources.in_turns, frozenset(["Slurm's machines"]))
 
     def run(
-        self, jobs: Sequence[Any], work: JobFunction, resources: JobResources, stop: StopCheck, tell: EventSink
+        self, jobs: Sequence[Any], work: JobFunction, resources: JobResources, stop: StopCheck, report: EventSink
     ) -> None:
         """Run each batch as one job of the batch system."""
         import submitit
@@ -78,7 +78,7 @@ class Submitit(Executor):
         shared.mkdir(exist_ok=True)
         with process_ownership.temp_dir("submitit-", shared) as folder:
             start_process = partial(_Submitted, resources, folder, count())
-            Scheduler(jobs, work, resources, stop, tell, start_process).run()
+            Scheduler(jobs, work, resources, stop, report, start_process).run()
 
 
 def _cluster(resources: JobResources) -> str:
@@ -110,7 +110,7 @@ class _Submitted(Process):
         return messages
 
     def _messages(self) -> list[Message]:
-        messages, path = [], self._folder / "told"
+        messages, path = [], self._folder / "messages"
         if not path.exists():
             return messages
         with path.open("rb") as stream:
@@ -137,7 +137,7 @@ class _Submitted(Process):
 
 
 def _work(folder: str, message: bytes) -> None:
-    message_file, lock = (Path(folder) / "told").open("ab"), threading.Lock()
+    message_file, lock = (Path(folder) / "messages").open("ab"), threading.Lock()
 
     def send(message: Message) -> None:
         body = pickle.dumps(message)
