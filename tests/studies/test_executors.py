@@ -36,12 +36,12 @@ from fa_registry.studies.executors.base import Executor, JobEvent, ended
 from fa_registry.training.loop import run_to_completion
 
 class Backwards(Executor):
-    def run(self, jobs, work, resources, stop, tell):
+    def run(self, jobs, work, resources, stop, report):
         for index in reversed(range(len(jobs))):
             if {forgets} and index == 0:
                 return
-            report = lambda value: tell(JobEvent(index, "progress", value))
-            tell(ended(index, lambda: run_to_completion(work(jobs[index], stop, report))))
+            progress = lambda value: report(JobEvent(index, "progress", value))
+            report(ended(index, lambda: run_to_completion(work(jobs[index], stop, progress))))
 
 PLUGIN = Backwards()
 """
@@ -169,10 +169,10 @@ def test_who_trains_what(monkeypatch):
 
 def test_how_long_a_run_may_be_silent_is_what_was_asked(workplace, monkeypatch):
     class Asked(Executor):
-        def run(self, jobs, work, resources, stop, tell):
+        def run(self, jobs, work, resources, stop, report):
             seconds.append(resources.silence)
             for index in range(len(jobs)):
-                tell(JobEvent(index, "stopped"))
+                report(JobEvent(index, "stopped"))
 
     seconds = []
     monkeypatch.setattr(local, "PLUGIN", Asked())
