@@ -52,7 +52,7 @@ from fa_registry.reporting.text.environment import (
     template_failure,
     variables,
 )
-from fa_registry.reporting.view_models import Link
+from fa_registry.reporting.view_models import FORM_FORMATS, Link
 
 TABLE = "audit_table.tex"  # can be included in a paper
 FORMS = "forms"  # the folder of the forms
@@ -69,9 +69,8 @@ PREFIX = ".rendering-"  # of the name of the temporary folder
 TEMPLATES: Mapping[str, type] = MappingProxyType(
     {
         "index.html.j2": IndexContext,
+        **{f"form{suffix}.j2": FormContext for suffix in FORM_FORMATS},
         "form.html.j2": FormPageContext,
-        "form.md.j2": FormContext,
-        "form.tex.j2": FormContext,
         "audit_table.tex.j2": AuditTableContext,
         "compare.html.j2": CompareContext,
         "note.md.j2": NoteContext,
@@ -84,7 +83,7 @@ TEMPLATES: Mapping[str, type] = MappingProxyType(
 def render_report(report: AuditReport, out: Path, templates: Path | None = None) -> list[Path]:
     """Write the pages, files and figures of an audit, and return their paths in this order.
 
-    The output is index.html, the forms forms/<slug>.html, .md and .tex of every method and setting, audit_table.tex, the files of
+    The output is index.html, the forms forms/<slug>.html and .md of every method and setting, audit_table.tex, the files of
     `report_files()`, and figures/. The texts that the author wrote into the blanks of existing forms are kept. User templates in
     the folder `templates` replace the built-in templates with the same name and run in a sandbox.
 
@@ -180,7 +179,7 @@ def _render(report: AuditReport, folder: Path, out: Path, pages: TemplateRendere
     for form in forms[:1]:
         write(form)  # the first form fills the caches of templates and common values, before the process forks
     parallel.parallel_for(write, forms[1:])
-    names += [name for _, link in forms for name in _files_of(link)]
+    names += [name for _, link in forms for name in link.files.values()]
     _write(folder / TABLE, pages.render(f"{TABLE}.j2", variables(audit_table_context(sources))))
     names.append(TABLE)
     for file in report_files():
@@ -194,17 +193,13 @@ def _render(report: AuditReport, folder: Path, out: Path, pages: TemplateRendere
     return names
 
 
-def _files_of(link: Link) -> dict[str, str]:
-    return {link.href: "form.html.j2", link.markdown: "form.md.j2", link.latex: "form.tex.j2"}
-
-
 def _write_form(sources: Sources, folder: Path, out: Path, pages: TemplateRenderer, form: tuple[Group, Link]) -> None:
     group, link = form
     blanks = read_blanks(out / link.markdown)
     form = form_context(group, link, sources, blanks)
     page, text = variables(form_page_context(form, group, sources)), variables(form)
-    for name, template in _files_of(link).items():
-        _write(folder / name, pages.render(template, page if template == "form.html.j2" else text))
+    for suffix in FORM_FORMATS:
+        _write(folder / f"{link.stem}{suffix}", pages.render(f"form{suffix}.j2", page if suffix == ".html" else text))
     check_blanks_kept(blanks, (folder / link.markdown).read_text(encoding="utf-8"), out / link.markdown)
 
 

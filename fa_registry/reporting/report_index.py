@@ -218,8 +218,7 @@ class Sources:
 def form_link(group: Group) -> Link:
     name = slug(group)
     proven = proof([run.record.integrity for run in group.runs])
-    pages = f"forms/{name}.html", f"forms/{name}.md"
-    return Link(group_label(group), group.method, group.setting, group.verdict, *pages, proven)
+    return Link(group_label(group), group.method, group.setting, group.verdict, f"forms/{name}", proven)
 
 
 def changed_editions(editions: Iterable[EditionReference]) -> Iterator[ChangedEdition]:

@@ -386,6 +386,10 @@ class JudgedBy:
     findings: tuple[FindingRow, ...]
 
 
+# Suffix of a form's file → name of its format. The template of the format is templates/form<suffix>.j2.
+FORM_FORMATS = {".html": "HTML", ".md": "Markdown"}
+
+
 @dataclass(frozen=True)
 class Link:
     """A link to a reporting form.
@@ -393,22 +397,30 @@ class Link:
     Attributes:
         text: Label of the method.
         name: Label of the method without options.
-        href: Path of the HTML form, relative to index.html.
-        markdown: Path of the Markdown form, relative to index.html.
+        stem: Path of the form without its suffix, relative to index.html.
     """
 
     text: str
     name: str
     setting: str
     verdict: Verdict
-    href: str
-    markdown: str
+    stem: str
     proof: str = ""
 
     @property
-    def latex(self) -> str:
-        """Path of the LaTeX form, relative to index.html."""
-        return f"{self.markdown.removesuffix('.md')}.tex"
+    def href(self) -> str:
+        """Path of the HTML form, relative to index.html."""
+        return f"{self.stem}.html"
+
+    @property
+    def markdown(self) -> str:
+        """Path of the Markdown form, relative to index.html."""
+        return f"{self.stem}.md"
+
+    @property
+    def files(self) -> dict[str, str]:
+        """Format of the form → path of its file, relative to index.html."""
+        return {name: f"{self.stem}{suffix}" for suffix, name in FORM_FORMATS.items()}
 
 
 @dataclass(frozen=True)

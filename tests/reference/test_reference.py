@@ -76,7 +76,7 @@ def test_the_attributes_of_a_docstring_are_in_the_list(template_page):
 
 
 def test_our_own_filters_are_listed_with_where_they_are(template_page):
-    for name, function in environment("form.tex.j2").filters.items():
+    for name, function in environment("audit_table.tex.j2").filters.items():
         if function.__module__.startswith("fa_registry"):
             assert f"| `{name}` | " in template_page
     assert (

@@ -166,7 +166,6 @@ def of(pages, *names):
                 "the lead is",
             ),
         ),
-        ((".tex",), ("Hits in the test", "lead", r"$\Delta$ by", "Swell", "CE mean")),
     ],
 )
 def test_a_metric_has_its_new_text_everywhere(renamed, pages, terms):

@@ -89,7 +89,6 @@ SHARED = {
     "style.css.j2",
     "macros.html.j2",
     "macros.md.j2",
-    "macros.tex.j2",
 }  # included or imported by pages, no separate context
 PARTS = {
     "index.html.j2": ("index_figures.html.j2", "index_analyses.html.j2")
@@ -129,7 +128,6 @@ def test_the_real_contexts_are_those_of_their_templates(report):
         "index.html.j2": index_context(sources),
         "form.html.j2": form_page_context(form, group, sources),
         "form.md.j2": form,
-        "form.tex.j2": form,
         "audit_table.tex.j2": audit_table_context(sources),
         "note.md.j2": note_context(report.runs[0], sources),
         "excluded_note.md.j2": excluded_note_context(report.excluded[0], report),

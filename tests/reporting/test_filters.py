@@ -20,11 +20,8 @@ from fa_registry.reporting.text.latex import (
     MATH,
     RAISED,
     TEXT,
-    latex_block,
     latex_comment,
-    latex_formulas,
     latex_text,
-    parts,
 )
 from fa_registry.reporting.view_models import Estimate, Number
 
@@ -236,18 +233,6 @@ def test_long_words_can_be_broken_and_short_ones_are_left_alone():
     )
 
 
-def test_a_block_keeps_its_lines_and_their_indentation():
-    start = r"\leavevmode\hangindent=1.5em\relax "
-    assert latex_block("@misc{a,\n  b\n\nc}\n") == "\n".join(
-        [rf"{start}@misc\{{a,\par", rf"{start}~~b\par", rf"{start}\par", rf"{start}c\}}\par"]
-    )
-
-
-def test_a_wide_table_is_set_in_parts():
-    assert parts("abc", 2) == (((0, "a"), (1, "b")), ((2, "c"),))
-    assert parts((), 2) == ()
-
-
 def test_a_comment_stays_on_its_line():
     assert latex_comment("100%_#\n\\input{x}\r\u2028") == "100%_# \\input{x}⟨U+000D⟩⟨U+2028⟩"
 
@@ -268,13 +253,6 @@ def test_whatever_comes_in_only_known_commands_come_out(text):
     assert all(formulas) and bare.count("$") == 2 * len(formulas)
     outside = "".join(bare.split("$")[::2]).replace(r"\_", "").replace(r"\^", "")
     assert not set("_^") & set(outside)
-
-
-def test_what_is_copied_holds_no_formula():
-    """A command line and an entry of BibTeX are read again by a machine; equations are read by people."""
-    line = "--set method.x_1=2  # ‖h_L‖"
-    assert "$x" not in latex_block(line) and r"x\_1" in latex_block(line)
-    assert r"$x_{1}$=2" in latex_formulas("x_1=2") and r"$\|h_{L}\|$" in latex_formulas(line)
 
 
 def test_an_edition_is_named_by_what_its_gating_rules_measure():

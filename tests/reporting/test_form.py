@@ -113,14 +113,14 @@ def test_all_editions_that_judged_are_cited(form, rich):
 
 
 def test_the_headline_says_what_the_size_of_the_test_set_leaves_open(report):
-    """In all three forms, next to the seeds' interval; nothing where a run did not write the size down."""
+    """In both forms, next to the seeds' interval; nothing where a run did not write the size down."""
     sized = [changed(run, conventions={"test_samples": 360}) for run in report.runs]
     for runs, statement in ((tuple(sized), True), (report.runs, False)):
         sources, written = Sources.of(dataclasses.replace(report, runs=runs)), TemplateRenderer()
         group, link = next(pair for pair in sources.forms if pair[0].method == "bp")
         context = form_context(group, link, sources, {})
         assert (context.sampling is not None) == statement
-        for kind in ("html", "md", "tex"):
+        for kind in ("html", "md"):
             text = written.render(f"form.{kind}.j2", variables(form_page_context(context, group, sources)))
             assert ("from the sampling of 360 test samples only" in text) == statement
 
@@ -304,7 +304,7 @@ def test_pages_that_lack_something_show_those_lines_and_whole_ones_none(report, 
     (form,) = [form_context(group, link, sources, {}) for group, link in sources.forms]
     assert form.completing == () and index_context(sources).completing == ()
     shown = [name for name, text in rich_pages.items() if "These commands complete the audit:" in text]
-    assert "index.html" in shown and {name.rpartition(".")[2] for name in shown} == {"html", "md", "tex"}
+    assert "index.html" in shown and {name.rpartition(".")[2] for name in shown} == {"html", "md"}
     assert not any(name.startswith("forms/bp-") for name in shown)
 
 

@@ -268,7 +268,7 @@ def test_rules_are_those_that_gate_and_fire_most_often_first(rich):
 
 def test_a_name_is_shortened_only_where_it_still_says_which_variant():
     texts = {"dtp (sigma=0.1)": "dtp", "dtp (sigma=0.3)": "dtp", "ep (beta=0.5,steps=20)": "ep", "bp": "bp"}
-    links = [Link(text, name, "s", PASS, "h", "m") for text, name in texts.items()]
+    links = [Link(text, name, "s", PASS, "forms/a") for text, name in texts.items()]
     assert [link.text for link in short_names(links)] == ["dtp (sigma=0.1)", "dtp (sigma=0.3)", "ep", "bp"]
     assert [link.text for link in short_names([*links[:1], *links[:1]])] == ["dtp", "dtp"]  # one variant, two settings
 

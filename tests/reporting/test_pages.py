@@ -16,7 +16,6 @@ from fa_registry.reporting.pages.form import form_context, form_page_context
 from fa_registry.reporting.report_index import Sources
 from fa_registry.reporting.text.environment import TemplateRenderer, variables
 from fa_registry.reporting.text.filters import markdown_text
-from fa_registry.reporting.text.latex import latex_text
 from tests.reporting.asking import changed, run_of
 from tests.reporting.page import Page, of_kind, section, text_of, written
 
@@ -232,7 +231,7 @@ def test_a_very_long_setting_or_name_is_cut_in_headings_and_whole_in_the_form(re
     assert form.partition("</head>")[2].count(long.strip()) == 1  # in Identification
 
 
-KINDS = ("html", "md", "tex")
+KINDS = ("html", "md")
 
 
 def plain(text: str) -> str:
@@ -244,13 +243,12 @@ def shown_in(pages: dict[str, str], text: str) -> dict[str, bool]:
     return {
         "html": plain(text) in text_of(pages["html"]),
         "md": str(markdown_text(text)) in pages["md"] or text in pages["md"],
-        "tex": str(latex_text(text)) in pages["tex"],
     }
 
 
 @pytest.fixture(scope="module")
 def formed():
-    """The context of a method's form and its three pages."""
+    """The context of a method's form and its two pages."""
 
     def made(report, method="dfa", written=()):
         sources = Sources.of(report)
@@ -263,7 +261,7 @@ def formed():
 
 
 @pytest.mark.parametrize("method", ["bp", "fa", "dfa", "drtp"])
-def test_every_word_of_judgement_is_in_all_three(formed, rich, method):
+def test_every_word_of_judgement_is_in_both(formed, rich, method):
     context, pages = formed(rich, method)
     texts = [claim.text for claim in context.claims]
     texts += [statement.sentence for row in context.findings for statement in row.said]
@@ -277,11 +275,10 @@ def test_every_word_of_judgement_is_in_all_three(formed, rich, method):
     assert missing == {}
 
 
-def test_every_run_id_is_in_all_three(formed, rich):
+def test_every_run_id_is_in_both(formed, rich):
     context, pages = formed(rich)
     for row in context.seeds:
         assert all(row.run_id[:8] in pages[kind] for kind in KINDS)
-        assert f"% Runs: {context.seeds[0].run_id}" in pages["tex"]
 
 
 def test_every_diagnostic_has_its_line_and_its_word(formed, rich):
@@ -312,39 +309,23 @@ def test_an_interval_that_no_accuracy_can_fill_is_remarked_on(formed, rich):
     assert context.accuracy.remark and all(shown_in(pages, context.accuracy.remark).values())
 
 
-def test_what_people_wrote_is_in_all_three_and_runs_nowhere(formed, rich):
+def test_what_people_wrote_is_in_both_and_runs_nowhere(formed, rich):
     page_text = "We expected 100% of it.\n\\input{/etc/passwd} <b>bold</b>"
     _, pages = formed(rich, "dfa", {"motivation": page_text})
     assert page_text in pages["md"]
     assert "&lt;b&gt;bold&lt;/b&gt;" in pages["html"]
-    assert r"100\% of it.\par" in pages["tex"] and r"\input{" not in pages["tex"]
 
 
-def test_a_card_without_citation_is_reported_in_all_three(formed, report):
+def test_a_card_without_citation_is_reported_in_both(formed, report):
     bare = dataclasses.replace(report, cards={**report.cards, "methods/dfa": {"name": "dfa"}})
     _, pages = formed(bare)
     assert all("the card of method dfa has no citation" in pages[kind] for kind in KINDS)
 
 
-def test_the_latex_form_stands_alone_and_has_no_clock(formed, report):
-    _, pages = formed(report)
-    text = pages["tex"]
-    assert text.count(r"\begin{document}") == text.count(r"\end{document}") == 1
-    assert r"\today" not in text and set(re.findall(r"\\usepackage(?:\[[^\]]*\])?\{(\w+)\}", text)) == {
-        "fontenc",
-        "lmodern",
-        "textcomp",
-        "geometry",
-        "array",
-        "booktabs",
-        "longtable",
-    }
-
-
 FILES = "|".join(
     [*(re.escape(file.name) for file in report_files()), r"audit_table\.tex|figures/[a-z0-9.-]+\.(svg|pdf)"]
 )
-ALLOWED = re.compile(rf"^(#[\w-]+|forms/[a-z0-9.-]+\.(html|md|tex)|\.\./index\.html|{FILES})$")
+ALLOWED = re.compile(rf"^(#[\w-]+|forms/[a-z0-9.-]+\.(html|md)|\.\./index\.html|{FILES})$")
 
 
 def test_pages_hold_no_script_and_nothing_from_outside(any_pages):

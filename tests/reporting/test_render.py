@@ -38,7 +38,7 @@ def test_an_index_a_form_for_each_method_and_the_record_are_written(pages):
     names = [name for name in pages if not name.startswith("figures/")]
     assert names[0] == "index.html" and tuple(names[-len(OTHER_FILES) :]) == OTHER_FILES
     assert [re.sub(r"-.*", "", name) + name[name.rindex(".") :] for name in names[1 : -len(OTHER_FILES)]] == [
-        f"forms/{method}.{kind}" for method in ("bp", "dfa") for kind in ("html", "md", "tex")
+        f"forms/{method}.{kind}" for method in ("bp", "dfa") for kind in ("html", "md")
     ]
 
 

@@ -137,14 +137,14 @@ def missing(report, method, **changes):
 
 
 def pages(report):
-    """method → its form as HTML, Markdown and LaTeX, when these exclusions belong to the report."""
+    """method → its form as HTML and Markdown, when these exclusions belong to the report."""
     sources, written = Sources.of(report), TemplateRenderer()
     return {
         group.method: [
             written.render(
                 f"form.{kind}.j2", variables(form_page_context(form_context(group, link, sources, {}), group, sources))
             )
-            for kind in ("html", "md", "tex")
+            for kind in ("html", "md")
         ]
         for group, link in sources.forms
     }

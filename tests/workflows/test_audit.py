@@ -369,7 +369,7 @@ def test_a_run_whose_gathering_breaks_is_excluded_with_its_traceback_and_the_oth
     assert "Traceback" in excluded["failure"] and "RuntimeError" in excluded["failure"]
     page = (workplace / "reports" / "index.html").read_text()
     assert "Traceback" in page and "in gather" in page and "<on>" not in page
-    assert {path.suffix for path in (workplace / "reports" / "forms").iterdir()} == {".html", ".md", ".tex"}
+    assert {path.suffix for path in (workplace / "reports" / "forms").iterdir()} == {".html", ".md"}
     assert len(list((workplace / "reports" / "forms").iterdir())) == 6  # bp and dfa, three files each
 
 

@@ -174,7 +174,7 @@ def blanks(blank_texts: Mapping[str, str]) -> tuple[Blank, ...]:
 
 @dataclass(frozen=True)
 class FormContext:
-    """form.md.j2, form.tex.j2: reporting form of a method in a setting."""
+    """form.md.j2: reporting form of a method in a setting."""
 
     title: str = documented("method and setting", "text")
     method: str = documented("the method's label", "text")

@@ -144,20 +144,12 @@ def _printable(write_text: Callable[[str], str], value: Any) -> Any:
     )
 
 
-LATEX_FILTERS: Mapping[str, Callable[..., Any]] = MappingProxyType(
-    {
-        "block": latex.latex_block,
-        "formulas": latex.latex_formulas,
-        "comment": latex.latex_comment,
-        "parts": latex.parts,
-    }
-)
 # Language of a template → the function that converts printed text, and the filters that only this language has.
 LANGUAGES: Mapping[str, tuple[Callable[[Any], Any], Mapping[str, Callable[..., Any]]]] = MappingProxyType(
     {
         HTML: (partial(_printable, escape_control), {}),
         MARKDOWN: (partial(_printable, filters.markdown_text), {"fence": filters.fence, "verbatim": filters.verbatim}),
-        LATEX: (partial(_printable, latex.latex_text), LATEX_FILTERS),
+        LATEX: (partial(_printable, latex.latex_text), {"comment": latex.latex_comment}),
     }
 )
 

@@ -1,4 +1,4 @@
-"""Filters for LaTeX pages: they escape text, convert formulas and split wide tables.
+"""Filters for the LaTeX table of an audit: they escape text and convert formulas.
 
 All characters are converted to commands that pdflatex supports.
 """
@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
 from types import MappingProxyType
-from typing import TypeVar
 
 from markupsafe import Markup
 
 from fa_registry.text_safety import escape_control
 
-T = TypeVar("T")
 PLAIN = re.compile(r"[A-Za-z0-9 .:;()/=!]*")  # texts that need no conversion; most words match
 LONG = 20  # longer words (digests, paths, command options) may need line breaks
 STEP = 8  # letters between line breaks in a long word without punctuation
@@ -60,41 +58,9 @@ def latex_text(text: str) -> Markup:
     return Markup(_set(line))
 
 
-def latex_block(text: str) -> Markup:
-    """Return untrusted text for a flushleft environment, one paragraph per line.
-
-    The indentation of the lines is kept. Formulas are not converted, because users copy commands and BibTeX entries.
-    """
-    return Markup("\n".join(f"{_indented(line, _encoded)}\\par" for line in _lines(text)))
-
-
-def latex_formulas(text: str) -> Markup:
-    """Return the text in the same way as `latex_block` does, but convert formulas to math mode."""
-    return Markup("\n".join(f"{_indented(line, _set)}\\par" for line in _lines(text)))
-
-
 def latex_comment(text: str) -> Markup:
     """Return untrusted text for a LaTeX comment (%), in one line and without escaping."""
     return Markup(re.sub(r"[ \t\n]+", " ", escape_control(text)).strip(" "))
-
-
-def parts(items: Sequence[T], most: int) -> tuple[tuple[tuple[int, T], ...], ...]:
-    """Split a list into groups of at most `most` items, for tables that are too wide.
-
-    Each group is a tuple of (index in the list, item).
-    """
-    placed = tuple(enumerate(items))
-    return tuple(placed[start : start + most] for start in range(0, len(placed), most))
-
-
-def _lines(text: str) -> list[str]:
-    return [line.rstrip() for line in escape_control(text).replace("\t", "    ").strip("\n").split("\n")]
-
-
-def _indented(line: str, write: Callable[[str], str]) -> str:
-    stripped = line.lstrip(" ")
-    # Without \leavevmode, TeX drops empty lines and the leading spaces of a paragraph.
-    return r"\leavevmode\hangindent=1.5em\relax " + "~" * (len(line) - len(stripped)) + write(stripped)
 
 
 @lru_cache(maxsize=8192)  # the same texts occur in every form of an audit
