@@ -1,4 +1,6 @@
-"""The scheduler of all executors: jobs in processes of this machine or of a cluster, and one end for each job.
+"""The scheduler of all executors, which runs jobs in processes.
+
+The processes are of this machine or of a cluster. The scheduler reports one end for each job.
 
 A process runs a batch of jobs in turns and then ends. On a CPU, a batch has one job; on a GPU, it has all jobs that share the GPU
 (docs/decisions/20). A process may end unexpectedly: a method calls `os._exit`, a segmentation fault occurs, the kernel kills the
@@ -40,7 +42,7 @@ class ProcessLost(Exception):
     """Error: the process of a batch has ended or could not start.
 
     Attributes:
-        is_unknown: whether the cause may lie outside the jobs, so their result is unknown: the process was killed, or its machine
+        is_unknown: whether the cause may be outside the jobs, so their result is unknown: the process was killed, or its machine
             was lost.
     """
 
@@ -88,13 +90,13 @@ class _Batch:
 
     Attributes:
         open: index → data of the jobs that have not ended.
-        heard: time of the last message of the process; None if the process has not begun.
+        last_message: time of the last message of the process; None if the process has not begun.
         asked: whether a stop was requested.
     """
 
     process: Process
     open: dict[int, Any]
-    heard: float | None = None
+    last_message: float | None = None
     asked: bool = False
 
 
@@ -104,6 +106,7 @@ class Scheduler:
     Args:
         start_process: function that starts a process, which calls `do_batch` with the given bytes.
         pause: function that waits a moment for a message of the given processes.
+        same_code: whether the processes have the code of this process, so no versions are compared. Its files may have changed.
     """
 
     def __init__(
@@ -115,10 +118,12 @@ class Scheduler:
         report: EventSink,
         start_process: Callable[[bytes], Process],
         pause: Callable[[Sequence[Process]], None] = lambda processes: time.sleep(POLL_SECONDS),
+        same_code: bool = False,
     ):
         self._waiting = deque(enumerate(jobs))
         self._work, self._resources, self._stop, self._tell = work, resources, stop, report
         self._start, self._pause = start_process, pause
+        self._versions = {} if same_code else versions()
         self._processes = math.ceil(resources.at_once / resources.in_turns)
         self._batches: list[_Batch] = []
         self._leaving: list[tuple[Process, float]] = []  # processes without a job → time at which they are ended
@@ -150,7 +155,7 @@ class Scheduler:
         while self._waiting:
             self._tell(JobEvent(self._waiting.popleft()[0], "stopped"))
         for batch in list(self._batches):
-            if batch.heard is None:  # the batch may wait forever for a process
+            if batch.last_message is None:  # the batch may wait forever for a process
                 self._batches.remove(batch)
                 batch.process.end()
                 for index in batch.open:
@@ -166,7 +171,7 @@ class Scheduler:
         """
         jobs = self._next_jobs()
         try:
-            message = packed_batch(self._work, self._resources.threads, jobs)
+            message = packed_batch(self._versions, self._work, self._resources.threads, jobs)
         except Exception:
             for index in jobs:
                 self._tell(JobEvent(index, "failed", traceback.format_exc()))
@@ -206,15 +211,15 @@ class Scheduler:
 
     def _attend(self, batch: _Batch) -> None:
         """Process the messages of a batch, and handle the loss of its process."""
-        silent_seconds = 0.0 if batch.heard is None else time.monotonic() - batch.heard
+        silent_seconds = 0.0 if batch.last_message is None else time.monotonic() - batch.last_message
         try:
             messages = batch.process.reported()
         except ProcessLost as lost:
             self._batches.remove(batch)
             batch.process.end()
-            self._count_deaths(batch.open, lost, begun=batch.heard is not None)
+            self._count_deaths(batch.open, lost, begun=batch.last_message is not None)
             return
-        batch.heard = time.monotonic() if messages else batch.heard
+        batch.last_message = time.monotonic() if messages else batch.last_message
         for message in messages:
             self._receive(batch, unpacked(message))
         if not batch.open:
@@ -283,7 +288,7 @@ class Scheduler:
                 process.end()
 
     def _say_who_waits(self) -> None:
-        waiting = sum(batch.heard is None for batch in self._batches)
+        waiting = sum(batch.last_message is None for batch in self._batches)
         if waiting and time.monotonic() - self._said > PATIENCE:
             self._said = time.monotonic()
             LOG.info("%d of %d processes wait for free capacity on the shared cluster", waiting, len(self._batches))
@@ -292,9 +297,12 @@ class Scheduler:
 # Messages from a process that runs jobs to the scheduler.
 
 
-def packed_batch(work: JobFunction, threads: int, jobs: Mapping[int, Any]) -> bytes:
-    """Convert a batch to bytes; the jobs can be read only where their packages are installed, the rest everywhere."""
-    return pickle.dumps((versions(), threads, list(jobs), pickle.dumps((work, list(jobs.values())))))
+def packed_batch(expected: Mapping[str, str], work: JobFunction, threads: int, jobs: Mapping[int, Any]) -> bytes:
+    """Convert a batch to bytes.
+
+    Only the jobs are pickled a second time: they can be read only where their packages are installed.
+    """
+    return pickle.dumps((expected, threads, list(jobs), pickle.dumps((work, list(jobs.values())))))
 
 
 def packed(event: JobEvent) -> Message:
@@ -350,7 +358,7 @@ def do_batch(message: bytes, stop: StopCheck, send: Callable[[Message], None]) -
     The process of the batch calls this function after it has sent the message BEGINS.
     """
     expected_versions, threads, indices, packed_jobs = pickle.loads(message)
-    if text := unequal(expected_versions, versions(), platform.node()):
+    if expected_versions and (text := unequal(expected_versions, versions(), platform.node())):
         send(packed(JobEvent(0, UNEQUAL, text)))
         return
 

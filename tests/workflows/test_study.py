@@ -63,12 +63,12 @@ def test_a_stopped_study_goes_on_from_the_same_epoch_to_the_same_weights(
 
     stopping: list[int] = []
     monkeypatch.setattr(Trainer, "begin_epoch", stops_after_one_epoch)
-    monkeypatch.setattr("fa_registry.workflows.study.stop_on_signal", lambda: _always(lambda: bool(stopping)))
+    monkeypatch.setattr("fa_registry.workflows.execution.stop_on_signal", lambda: _always(lambda: bool(stopping)))
     stopped = study("tiny", device="cpu", store=store, jobs=1)
     assert stopped.exit_code == 130 and len(stopped.stopped) == 4 and not stopped.trained
     assert [run.state for run in MlflowTracker(store).search({schema.TAG_KIND: "run"})] == ["KILLED"]
 
-    monkeypatch.setattr("fa_registry.workflows.study.stop_on_signal", lambda: _always(lambda: False))
+    monkeypatch.setattr("fa_registry.workflows.execution.stop_on_signal", lambda: _always(lambda: False))
     resumed = study("tiny", device="cpu", store=store, jobs=1)
     fresh = study("tiny", device="cpu", store=store, jobs=1, force=True)
     assert len(resumed.trained) == len(fresh.trained) == 4

@@ -96,7 +96,7 @@ def audit_note_context(sources: Sources, base: str = "", table: str = "") -> Aud
         audit=base and f"{base}index.html",
         table=table,
         forms=Truncated.first(
-            MOST_FORMS, [dataclasses.replace(link, href=base and base + link.href) for link in links]
+            MOST_FORMS, [dataclasses.replace(link, stem=base and base + link.stem) for link in links]
         ),
     )
 

@@ -33,13 +33,13 @@ Task = Callable[[Any, StopCheck, Callable[[Any], None]], Any]
 
 
 class Local(Executor):
-    """Executor with `at_once` local processes; each process runs one job with its own number of CPU threads."""
+    """Executor with `at_once` local processes; each process runs one job."""
 
     def run(
         self, jobs: Sequence[Any], work: JobFunction, resources: JobResources, stop: StopCheck, report: EventSink
     ) -> None:
         own_process = JobResources(resources.at_once, threads=resources.threads, silence=resources.silence)
-        Scheduler(jobs, work, own_process, stop, report, LocalProcess, pause).run()
+        Scheduler(jobs, work, own_process, stop, report, LocalProcess, pause, same_code=True).run()
 
 
 def supervise(
@@ -64,7 +64,7 @@ def supervise(
         in_turns: number of jobs that one process runs one after another.
     """
     resources = JobResources(processes * in_turns, threads=0, silence=silence, jobs_per_process=in_turns)
-    Scheduler(jobs, partial(in_one_step, task), resources, stop, report, LocalProcess, pause).run()
+    Scheduler(jobs, partial(in_one_step, task), resources, stop, report, LocalProcess, pause, same_code=True).run()
 
 
 def in_one_step(task: Task, *arguments: Any) -> Generator[None, None, Any]:
