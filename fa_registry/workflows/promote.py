@@ -144,10 +144,10 @@ def check_audit(tracker: Tracker, run: StoredRun, report: AuditReport, spec: Run
     stored = [tracker.get(other.record.run_id) for other in judged]
     left_out = add_unaudited_runs(tracker, replace(report, runs=judged), stored).left_out
     if missing := [other for other in left_out if other.spec.seeds == spec.seeds or other.spec.control == "frozen"]:
-        names = join_names([f"seed {other.spec.seed} of {other.spec.method_label}" for other in missing], SHOWN)
+        labels = [f"seed {other.spec.seed} of {other.spec.method_label} (run {other.run_id})" for other in missing]
         raise UsageError(
             f"run {run.run_id} ({run.name}): audit {run.tags[schema.TAG_REPORT]} did not judge all complete runs of the same "
-            f"method and setting, but left out {names}; audit all of them together first"
+            f"method and setting, but left out {join_names(labels, SHOWN)}; audit all of them together first"
         )
     pairs = zip(stored, (other.record for other in judged), strict=True)
     checks = {f"run {record.run_id}": check_record(tracker, other, record) for other, record in pairs}
