@@ -196,7 +196,7 @@ def check_override(run: StoredRun, opinion: Opinion, reason: str | None) -> None
         raise UsageError(f"{verdict}, which needs no reason; omit --override-reason")
 
 
-def verified(tracker: Tracker, run: StoredRun, data_root: Path | None) -> RunRecord:
+def verified(tracker: Tracker, run: StoredRun, data_root: Path | None = None) -> RunRecord:
     """Return the run's record with recomputed metrics.
 
     The metrics are the recorded ones if this machine cannot recompute them. Raise IntegrityError if a file or a metric differs from
