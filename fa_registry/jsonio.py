@@ -28,18 +28,12 @@ from fa_registry.errors import InvalidFields, UsageError, shortened, unknown_nam
 from fa_registry.safe_files import RECORD, UnreadableFile, open_file, read_file, resolve_user_path
 
 IN_PIECES = 2  # nesting levels whose entries are digested one by one, such as the runs of a report
-MOST_TOML = 2**20  # largest TOML file in bytes: Python reads 2 MB per second, and the largest built-in file has 20 kB
 MOST_ENTRIES = 100_000  # entries of a faulty value that are searched for problems
 LISTED = 100  # problems of one value that are listed; a file of the wrong kind would have thousands
 DEEPEST = 50  # nesting depth of tables and lists; the files of the package have at most 12
 TOO_DEEP = f"expected at most {DEEPEST} nested tables and lists, found more"
 DIGEST_LENGTH = 64  # characters of a SHA-256
 LONGEST_WHOLE = 20  # characters of a 64-bit integer
-# QUOTED: strings and comments of TOML, closed or not. DOTTED: a dotted name of more than DEEPEST parts outside of QUOTED text.
-QUOTED = re.compile(
-    r'"""(?:\\.|.)*?(?:"{3,5}|\Z)|\'\'\'.*?(?:\'{3,5}|\Z)|"(?:\\[^\n]|[^"\\\n])*+"?|\'[^\'\n]*+\'?|#[^\n]*+', re.DOTALL
-)
-DOTTED = re.compile(rf"(?:\.[ \t]*+[\w-]*+[ \t]*+){{{DEEPEST}}}")
 HALF = re.compile(r"\\u[dD][89a-fA-F]")  # half of a surrogate pair; the other half may be missing
 LISTS = ("list", "tuple")  # pydantic's names of types whose validation can stop at the first wrong entry
 STRICT = ("str", "int", "float", "bool")  # types that pydantic converts into each other unless strict
@@ -306,7 +300,7 @@ def describe_value(value: Any) -> str:
 
 
 def read_toml(path: Path, subject: str) -> tuple[dict[str, Any], str]:
-    """Read a TOML file.
+    """Read a TOML file of the user or of this package; a store contains none.
 
     Args:
         path: path as the user typed it; links are followed.
@@ -319,11 +313,8 @@ def read_toml(path: Path, subject: str) -> tuple[dict[str, Any], str]:
         InvalidFields: the file cannot be read, is not valid TOML or contains an integer outside the 64-bit range.
     """
     try:
-        data = read_file(resolve_user_path(path), MOST_TOML)
-        text = data.decode("utf-8-sig")  # editors on Windows write a byte order mark
-        if DOTTED.search(QUOTED.sub("", text)):  # tomllib needs minutes for a name of 100,000 parts
-            raise ValueError(TOO_DEEP)
-        table = tomllib.loads(text)
+        data = read_file(resolve_user_path(path))
+        table = tomllib.loads(data.decode("utf-8-sig"))  # editors on Windows write a byte order mark
         check_depth(table)
         problems = list(_beyond_toml("", table))
     except UnreadableFile as error:

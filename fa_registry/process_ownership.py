@@ -1,9 +1,9 @@
 """Process marks, which identify the process that owns a temporary file, a folder or a run.
 
 With these marks, the package can recognise and remove stale files of dead processes. The tag of a run identifies its
-process as `host:pid:start:namespace`. The name of a temporary file or folder contains the mark, so the owner is known
-from the moment of creation. A pid alone does not identify a process, because pids are reused and each container starts
-its pids at 1.
+process as `host:pid:start:namespace`, because each container starts its pids at 1. The name of a temporary file or folder
+contains host, pid and start, so the owner is known from the moment of creation. A pid alone does not identify a process,
+because pids are reused.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def process_tag() -> str:
 
 def is_here(tag: str) -> bool:
     """Return whether a tag belongs to a process on this machine and in this container."""
-    host, _, _, namespace = (*tag.split(":"), "", "", "")[:4]  # tags of older releases end after the pid
-    return host == platform.node() and namespace in ("", _namespace())
+    host, _, _, namespace = (*tag.split(":"), "", "", "")[:4]
+    return (host, namespace) == (platform.node(), _namespace())
 
 
 def is_dead(tag: str) -> bool:
@@ -112,7 +112,7 @@ def remove_quietly(path: Path) -> None:
 
 @functools.cache
 def _host() -> str:
-    return hashlib.sha256(f"{platform.node()} {_namespace()}".encode()).hexdigest()[:6]
+    return hashlib.sha256(platform.node().encode()).hexdigest()[:6]
 
 
 @functools.cache

@@ -53,6 +53,14 @@ def collect(threads: int, gpu: str = "") -> dict[str, Any]:
     return {"commit": head, "dirty": dirty, "versions": dict(versions()), "hardware": hardware(gpu), "threads": threads}
 
 
+def commit_of(folder: Path) -> str:
+    """Return the git commit of a folder, with a `+` if files were changed; empty if there is no commit."""
+    try:
+        return _git(folder, "describe", "--always", "--abbrev=40", "--dirty=+")
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
 def _git(root: Path, *arguments: str) -> str:
     return subprocess.run(
         ["git", "-C", str(root), *arguments], capture_output=True, text=True, check=True, timeout=10

@@ -22,21 +22,25 @@ def test_this_process_lives_and_one_that_is_gone_does_not():
     ) and process_ownership.is_abandoned(f"x{killed_mark()}y")
 
 
-@pytest.mark.parametrize("tag", ["", "nonsense", "elsewhere:1:2:3", "a:b:c:d:e", f"elsewhere:{FREE_PID}"])
+@pytest.mark.parametrize("tag", ["", "nonsense", "elsewhere:1:2:3", "a:b:c:d:e", f"{platform.node()}:{FREE_PID}"])
 def test_what_names_no_process_of_this_machine_is_never_dead(tag):
     assert not process_ownership.is_dead(tag)
 
 
-def test_the_tag_of_an_older_release_tells_by_its_pid():
-    assert process_ownership.is_dead(f"{platform.node()}:{FREE_PID}") and not process_ownership.is_dead(
-        f"{platform.node()}:{os.getpid()}"
-    )
-
-
 def test_a_process_of_another_container_is_never_dead():
     assert not process_ownership.is_dead(f"{platform.node()}:{FREE_PID}:5:elsewhere")
+
+
+def test_a_file_of_another_machine_is_never_abandoned():
     host = killed_mark().split(".")[1]
     assert not process_ownership.is_abandoned(f"x{killed_mark().replace(host, '000000')}y")
+
+
+def test_the_name_of_a_temporary_file_has_host_pid_and_start(monkeypatch):
+    name = process_ownership.owner_suffix()
+    monkeypatch.setattr(process_ownership, "_namespace", lambda: "elsewhere")
+    process_ownership._host.cache_clear()
+    assert process_ownership.owner_suffix() == name
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells when a process began")
@@ -58,9 +62,10 @@ def test_a_process_of_which_the_system_tells_nothing_lives_as_long_as_it_is_ther
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells that a process waits to be buried")
 def test_a_process_that_ended_and_was_not_waited_for_is_dead():
+    host, _, _, namespace = process_ownership.process_tag().split(":")
     with subprocess.Popen([sys.executable, "-c", ""]) as process:
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-        assert process_ownership.is_dead(f"{platform.node()}:{process.pid}")
+        assert process_ownership.is_dead(f"{host}:{process.pid}:0:{namespace}")
 
 
 def test_folders_of_the_killed_are_found_and_those_in_use_are_not(tmp_path, monkeypatch):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -25,19 +24,6 @@ if TYPE_CHECKING:
 
 SHIPPED, OWN, FOREIGN = "shipped", "own", "foreign"
 DIGEST = 8  # characters of an edition's digest that tags, aliases and pages show
-# Characters that look like the colon before a variant's name, in addition to those that NFKD converts to a colon.
-COLONS = str.maketrans(dict.fromkeys("\u2236\ua789\u02d0\u0589\u05c3\u16ec", ":"))
-# Letters that look like a digit of a date after case folding: Latin, Greek, Cyrillic, Armenian, Georgian, Cherokee.
-# Digits of other scripts are converted to their value.
-LOOK_LIKE = {
-    "0": "o\u03bf\u043e\u0585\u10ff",
-    "1": "li\u0131\u03b9\u0456\u04cf\u01c0|",
-    "2": "z\u01a8",
-    "4": "\u0447\uabae",
-    "5": "s\u0455\u01bd",
-    "6": "b\u0431",
-}
-DIGITS = str.maketrans({letter: digit for digit, letters in LOOK_LIKE.items() for letter in letters})
 
 
 @functools.cache
@@ -62,22 +48,9 @@ def file_of(name: str) -> Path:
 
 
 def claimed(name: str) -> str:
-    """Return the name of the built-in edition that a reader may confuse with `name`.
-
-    Return an empty string if there is no such edition. The comparison ignores the variant after a colon, case, blanks,
-    invisible characters, kinds of hyphens, and letters that look like digits. For example, the result for 2026-12-token is
-    2026-12:token.
-    """
-    normalized = unicodedata.normalize("NFKD", name).translate(COLONS).partition(":")[0]
-    names = {_skeleton(edition_name): edition_name for edition_name in digests()}
-    return names.get(_skeleton(normalized), "")
-
-
-def _skeleton(text: str) -> str:
-    """Reduce the text to letters and digits; letters that look like digits become digits."""
-    folded = unicodedata.normalize("NFKD", text).casefold().translate(DIGITS)
-    letters = (letter for letter in folded if unicodedata.category(letter)[0] in "LN")
-    return "".join(str(unicodedata.digit(letter, letter)) for letter in letters)
+    """Return the built-in edition that a name, with or without a variant, belongs to; empty if none."""
+    stem = name.partition(":")[0]
+    return stem if stem in digests() else ""
 
 
 def name_conflict(name: str, digest: str) -> str:
@@ -88,9 +61,8 @@ def name_conflict(name: str, digest: str) -> str:
     builtin = claimed(name)
     if not builtin or digest in (digests()[builtin], digests().get(name)):
         return ""
-    quoted = repr(name) if name.isascii() else f"{name!r} ({ascii(name)})"
     return (
-        f"name: {quoted} can be mistaken for the built-in edition {builtin}, but the file's SHA-256 is {digest[:DIGEST]}…, not "
+        f"name: {name!r} is a name of the built-in edition {builtin}, but the file's SHA-256 is {digest[:DIGEST]}…, not "
         f'{digests()[builtin][:DIGEST]}…; choose another name (and set `based_on = "{builtin}"` if your edition is based on it)'
     )
 

@@ -153,15 +153,8 @@ def alignment(
     checks = Checks("alignment")
     network = own_network(checks, model, sites, skip, readout, gradient)
     loss = checks.loss(network, loss)
-    if isinstance(batch, (tuple, list)) and len(batch) == 2:
-        batch = tuple(map(usable_for_gradients, batch))
-        checks.batch(network, *batch, ("batch[0]", "batch[1]"), tokens=True, loss=loss)
-    else:
-        checks.problems.append(f"batch: expected a pair (x, y), found the type {type(batch).__name__}")
-    is_valid_count = isinstance(draws, int) and not isinstance(draws, bool) and draws >= 2
-    checks.problems += [] if is_valid_count else [f"draws: expected a whole number of at least 2, found {draws!r}"]
-    rules = {"credit": credit} | ({} if fresh is None else {"fresh": fresh})
-    checks.problems += [f"{name}: expected a function" for name, rule in rules.items() if not callable(rule)]
+    batch = _checked_batch(checks, network, batch, loss)
+    checks.problems += _problems(credit, fresh, draws)
     checks.finish()
     rule = UserCreditRule("alignment", model, credit, fresh, draws)
     members, task = [CATALOG.get(name) for name in MEASURED], user_task(batch[1], loss)
@@ -170,6 +163,23 @@ def alignment(
         raise InvalidFields("alignment", ["fresh: " + failure.splitlines()[-1].strip(" -")])
     names, remarks = _names(network, measurements), checks.traits.remarks
     return Alignment(names, measurements, draws if fresh else 0, reference.source, loss_name(loss), remarks)
+
+
+def _checked_batch(checks: Checks, network: nn.Module | None, batch: Any, loss: Loss) -> Any:
+    """Return the pair (x, y), usable for gradients; if it is wrong, add the problems to `checks`."""
+    if not isinstance(batch, (tuple, list)) or len(batch) != 2:
+        checks.problems.append(f"batch: expected a pair (x, y), found the type {type(batch).__name__}")
+        return batch
+    pair = tuple(map(usable_for_gradients, batch))
+    checks.batch(network, *pair, ("batch[0]", "batch[1]"), tokens=True, loss=loss)
+    return pair
+
+
+def _problems(credit: Any, fresh: Any, draws: Any) -> list[str]:
+    is_valid_count = isinstance(draws, int) and not isinstance(draws, bool) and draws >= 2
+    problems = [] if is_valid_count else [f"draws: expected a whole number of at least 2, found {draws!r}"]
+    rules = {"credit": credit} | ({} if fresh is None else {"fresh": fresh})
+    return problems + [f"{name}: expected a function" for name, rule in rules.items() if not callable(rule)]
 
 
 def _names(network: nn.Module, measurements: Measurements) -> tuple[str, ...]:

@@ -29,6 +29,7 @@ from fa_registry.training.input_validation import Batch, Checks
 
 # This edition limits max ‖h_l‖ / ‖h_0‖ to 50 (growth of the whole stream), as in the published report.
 EDITION = "2026-04:first-release"
+STABILITY = "stability_mid"  # metric: cross-batch stability at the middle site
 # (published flag, published name of its limit, metrics that its rule judges, published text in the verdict if the rule fires)
 FLAGS = (
     ("residual_stream_exploded", "h_norm_explosion_ratio", ("growth", "h_norm"), "residual stream exploded"),
@@ -36,7 +37,7 @@ FLAGS = (
     (
         "reference_drift_dominated",
         "stability_drift_ceiling",
-        ("stability_mid",),
+        (STABILITY,),
         "BP grad direction is drift-dominated",
     ),
     (
@@ -214,10 +215,8 @@ def diagnose(
     rules, skip_remarks = _applicable(every_rule, frozen_baseline_acc)
     checks, network, batches, loss = _checked(model, eval_batches, headline_acc, frozen_baseline_acc, loss)
     checks.finish()
-    first, objection = checked(network, *batches[0], "diagnose", user_task(batches[0][1], loss))
-    layer = (first.sites - 1) // 2
-    stability = Reading(None, objection) if objection else _stability(network, batches, first, layer, loss)
-    measurements = measured(first, {ACCURACY.name: accuracy(headline_acc), "stability_mid": stability}, objection)
+    measurements, layer = _measured(network, batches, headline_acc, loss)
+    stability = measurements.scalars[STABILITY]
     audit = judged(measurements, frozen_baseline_acc, rules)
     return DiagnosisReport(
         method_name=method_name,
@@ -230,13 +229,7 @@ def diagnose(
         verdict=_in_text(audit, rules),
         edition=rules.name,
         notes=notes,
-        remarks=(
-            *checks.traits.remarks,
-            *_of_batches(batches, stability),
-            *_of_sites(measurements),
-            *_of_findings(audit, stability),
-            *skip_remarks,
-        ),
+        remarks=(*checks.traits.remarks, *_remarks(batches, measurements, audit), *skip_remarks),
         thresholds=_thresholds(every_rule),
         flags=_flags(audit),
         loss=loss_name(loss),
@@ -309,6 +302,16 @@ def _applicable(edition: Edition, frozen: float | None) -> tuple[Edition, list[s
     return dataclasses.replace(edition, rules=applicable_rules), remarks
 
 
+def _measured(
+    network: nn.Module, batches: Sequence[Batch], headline: float | None, loss: Loss
+) -> tuple[Measurements, int]:
+    """Return the metrics, and the site ⌊L/2⌋ at which the stability across batches is measured."""
+    first, objection = checked(network, *batches[0], "diagnose", user_task(batches[0][1], loss))
+    layer = (first.sites - 1) // 2
+    stability = Reading(None, objection) if objection else _stability(network, batches, first, layer, loss)
+    return measured(first, {ACCURACY.name: accuracy(headline), STABILITY: stability}, objection), layer
+
+
 def _stability(network: nn.Module, batches: Sequence[Batch], first: Observation, layer: int, loss: Loss) -> Reading:
     if len(batches) < 2:
         return Reading(None, "the stability across batches needs at least 2 batches, found 1")
@@ -326,6 +329,11 @@ def _plain(value: float | None) -> float | None:
 
 def _values(measurements: Measurements, name: str) -> tuple[float | None, ...]:
     return tuple(reading.value for reading in measurements.sites[name])
+
+
+def _remarks(batches: Sequence[Batch], measurements: Measurements, audit: RunAudit) -> list[str]:
+    stability = measurements.scalars[STABILITY]
+    return [*_of_batches(batches, stability), *_of_sites(measurements), *_of_findings(audit, stability)]
 
 
 def _of_batches(batches: Sequence[Batch], stability: Reading) -> list[str]:

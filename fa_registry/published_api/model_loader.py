@@ -13,7 +13,6 @@ from fa_registry.architectures.base import Network
 from fa_registry.errors import IntegrityError, InvalidFields, UsageError
 from fa_registry.methods.base import Method
 from fa_registry.records import RunSpec
-from fa_registry.safe_files import check_file
 from fa_registry.seeding import generator
 from fa_registry.tracking import schema
 from fa_registry.training.checkpoint import load_into
@@ -84,11 +83,11 @@ def _from_folder(folder: Path) -> LoadedModel:
     try:
         manifest = jsonio.read_json(folder / schema.PROVENANCE)
         digests = jsonio.decode(Mapping[str, str], manifest.get("digests"), schema.PROVENANCE)
-        if (found := jsonio.file_digest(check_file(folder / schema.SPEC))) != digests.get(schema.SPEC):
-            raise IntegrityError(f"{schema.SPEC}: expected SHA-256 {digests.get(schema.SPEC)}, found {found}")
         spec = jsonio.decode(RunSpec, jsonio.read_json(folder / schema.SPEC), schema.SPEC)
     except (InvalidFields, AttributeError) as error:
         raise IntegrityError(f"{folder}: expected the files of a run: {error}") from error
+    if (found := jsonio.file_digest(folder / schema.SPEC)) != digests.get(schema.SPEC):
+        raise IntegrityError(f"{schema.SPEC}: expected SHA-256 {digests.get(schema.SPEC)}, found {found}")
     return _loaded(spec, digests, {name: folder / name for name in (schema.FINAL, schema.FEEDBACK)}, {})
 
 
@@ -101,8 +100,8 @@ def _loaded(
     shape = network_shape(network, blank_input(spec, dataset), dataset.classes)
     feedback = method.feedback(shape, spec.method_options, generator(spec.seed, "feedback"))
     load_into(network, files[schema.FINAL], digests.get(schema.FINAL, "none"))
-    has_state = bool(feedback.state_dict())
-    if has_state and schema.FEEDBACK in digests:
+    if feedback.state_dict():
+        if schema.FEEDBACK not in digests:
+            return LoadedModel(network.eval(), None, method, spec, tags)
         load_into(feedback, files[schema.FEEDBACK], digests[schema.FEEDBACK])
-    is_known = not has_state or schema.FEEDBACK in digests
-    return LoadedModel(network.eval(), feedback.eval() if is_known else None, method, spec, tags)
+    return LoadedModel(network.eval(), feedback.eval(), method, spec, tags)

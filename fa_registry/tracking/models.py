@@ -1,6 +1,7 @@
 """Registered models of MLflow.
 
-A version refers to the files of a run. They have no MLflow flavour, which would unpickle them.
+A version refers to the files of a run. They have no MLflow flavour, which would unpickle them. Therefore the versions are created
+with MLflow's client: `mlflow.register_model` accepts a run's files only if they contain an `MLmodel` file.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from fa_registry.tracking.client import Client
 from fa_registry.tracking.store import resolve_uri
 from fa_registry.tracking.store_errors import StoreRefusal
 
-REFERENCE = re.compile(r"models:/(?P<name>[^/@:]+)(?:@(?P<alias>[\w-]+)|/(?P<version>\d+))")
+REFERENCE = re.compile(r"models:/([^/@:]+)(?:@([\w-]+)|/(\d+))")  # name, and its alias or its version
 
 
 def recorded_tags(record: RunRecord) -> dict[str, str]:
@@ -44,12 +45,11 @@ class ModelRegistry:
 
     def find(self, reference: str) -> ModelVersion:
         """Return the version that `models:/NAME@alias` or `models:/NAME/3` refers to."""
-        match = REFERENCE.fullmatch(reference)
-        if match is None:
+        if not (match := REFERENCE.fullmatch(reference)):
             raise UsageError(f"model {reference!r}: expected models:/NAME@alias or models:/NAME/3")
-        if match["alias"]:
-            return self.client.get_model_version_by_alias(match["name"], match["alias"])
-        return self.client.get_model_version(match["name"], match["version"])
+        name, alias, version = match.groups()
+        client = self.client
+        return client.get_model_version_by_alias(name, alias) if alias else client.get_model_version(name, version)
 
     def register(self, name: str, run_id: str, tags: Mapping[str, str]) -> ModelVersion:
         """Register the files of a run as a new version of a model, which is created if it does not exist."""

@@ -1,6 +1,6 @@
-"""Load tensors from third-party files without executing code from these files.
+"""Load tensors from files of other programs without executing code from these files.
 
-A safetensors file contains no code, and a .pt or .pth file is read without running its pickle. The tensors are loaded into a setup
+A safetensors file contains no code, and torch reads a .pt or .pth file with `weights_only`. The tensors are loaded into a setup
 only if all of them fit. Otherwise one error lists every problem.
 """
 
@@ -8,138 +8,55 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-import warnings
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from fa_registry import process_ownership
-from fa_registry.errors import InvalidFields, join_names, shortened
-from fa_registry.safe_files import UnreadableFile, check_file, open_zip, resolve_user_path
-from fa_registry.training.checkpoint import READING_FAILS, check_header
+from fa_registry.errors import InvalidFields, join_names
 from fa_registry.training.measuring import NOT_GIVEN
 from fa_registry.training.run_setup import RunSetup
 from fa_registry.training.weight_names import find_weights, without_wrappers
 
 SAFETENSORS = ".safetensors"
 SUFFIXES = (SAFETENSORS, ".pt", ".pth")
-MOST_BYTES = 2**30  # limit for one file, both packed and unpacked
-CHUNK, OVERLAP = 2**20, 100  # bytes of a pickle that are searched at once, and the bytes that two searches share
-MOST_ENTRIES = 200_000  # limit for a .pt file, which is a zip archive with one entry per tensor
-# Names in a pickle that torch accepts, although each lets a file of a few kB allocate gigabytes of memory.
-# Files of dense tensors, numbers and texts do not contain them.
-ENLARGING = re.compile(
-    rb"(?:_codecs\n(encode)|\n(bytearray)|torch\._utils\n(_rebuild_(?:device|sparse|nested|qtensor)\w{,40}))"
-)
-ZIP = b"PK\x03\x04"  # the first bytes of the archives that torch.save has written since 2020
 
 
-def read_foreign(path: Path, limit: int = MOST_BYTES) -> Any:
-    """Read tensors from a third-party file onto the CPU.
+def read_foreign(path: Path) -> Any:
+    """Read tensors from a file of the user onto the CPU.
 
     Args:
         path: a .safetensors, .pt or .pth file.
-        limit: maximum size of the file in bytes, both packed and unpacked.
 
     Returns:
         A mapping from names to tensors, or the plain values of a .pt file.
 
     Raises:
-        ValueError: if the file is unreadable, has another format, or is larger than `limit`.
+        ValueError: if the file does not exist, has another format or contains more than tensors and plain values.
     """
     if path.suffix not in SUFFIXES:
         raise ValueError(f"{path.name}: expected a file ending in {', '.join(SUFFIXES)}")
-    if not os.path.exists(path):
-        raise ValueError(f"{path}: no such file")
+    if not os.path.isfile(path):
+        raise ValueError(f"{path}: {'is no regular file' if os.path.exists(path) else 'no such file'}")
     try:
-        check_file(resolve_user_path(path), limit)
-    except UnreadableFile as error:
-        raise ValueError(f"{path.name}: {error.reason}") from error
-    if path.suffix != SAFETENSORS:
-        return _read_torch(path, limit)
-    try:
-        with path.open("rb") as stream:
-            check_header(stream.read(8))
-        return load_file(path)
-    except READING_FAILS as error:
-        raise ValueError(f"{path.name}: not a readable safetensors file: {shortened(error)}") from error
-
-
-def _read_torch(path: Path, limit: int) -> Any:
-    """Load a .pt file. With `weights_only`, torch refuses files that would run code."""
-    try:
-        # torch and zipfile warn about files that they then refuse
-        with (
-            warnings.catch_warnings(action="ignore", category=UserWarning),
-            process_ownership.temp_dir("fa_registry-pt-") as folder,
-        ):
-            checked_path = _checked(resolve_user_path(path), folder / "checked.pt", limit)
-            return torch.load(checked_path, map_location="cpu", weights_only=True)
-    except _Refused as error:
-        raise ValueError(f"{path.name}: {error}") from error
-    except OSError as error:
-        raise ValueError(f"{path.name}: cannot be read: {error}") from error
+        return load_file(path) if path.suffix == SAFETENSORS else _read_torch(path)
     except Exception as error:  # a broken byte makes torch raise any error: KeyError, EOFError, RuntimeError, …
-        if "weights" not in str(error).lower():
-            raise ValueError(f"{path.name}: not a file that torch.save wrote ({type(error).__name__})") from error
-        match = re.search(r"GLOBAL (\S+)", str(error))
-        raise ValueError(f"{path.name}: {_more_than_tensors(match[1] if match else '')}") from error
+        raise ValueError(
+            f"{path.name}: not a file of plain tensors ({type(error).__name__}); save only the tensors as safetensors or "
+            "with torch.save(model.state_dict(), …)"
+        ) from error
 
 
-class _Refused(Exception):
-    """Error for a .pt file that is refused before torch reads it. The message gives the reason."""
-
-
-def _more_than_tensors(name: str) -> str:
-    return (
-        "the file contains more than plain tensors"
-        + (f" (the name {shortened(name)} in its pickle)" if name else "")
-        + "; reading a pickle can run any program, so the file is refused; save only the tensors with "
-        "torch.save(model.state_dict(), …) or as safetensors"
-    )
-
-
-def _checked(path: Path, copy: Path, limit: int) -> Path:
-    """Return the path of a file that torch can read in at most `limit` bytes of memory.
-
-    The entries of a zip archive are rewritten to `copy`, because torch's zip reader may find different entries in the original
-    bytes.
-    """
-    with path.open("rb") as stream:
-        if stream.read(len(ZIP)) != ZIP:
-            stream.seek(0)
-            _check_names(stream)
-            return path
-    with open_zip(path, limit) as archive, zipfile.ZipFile(copy, "w") as copy_archive:
-        entries = archive.infolist()
-        total = sum(entry.file_size for entry in entries)
-        if total > limit or len(entries) > MOST_ENTRIES:
-            raise _Refused(
-                f"expected at most {limit:,} bytes in {MOST_ENTRIES:,} tensors, found a file of "
-                f"{path.stat().st_size:,} bytes that unpacks to {total:,} bytes in {len(entries):,} entries"
-            )
-        for entry in entries:
-            if entry.filename.endswith(".pkl"):
-                with archive.open(entry) as source:
-                    _check_names(source)
-            with archive.open(entry) as source, copy_archive.open(entry.filename, "w", force_zip64=True) as target:
-                shutil.copyfileobj(source, target)
-    return copy
-
-
-def _check_names(stream: IO[bytes]) -> None:
-    """Raise _Refused if a pickle names a function that builds large values from few bytes."""
-    last = b""
-    while chunk := stream.read(CHUNK):
-        if match := ENLARGING.search(last + chunk):
-            raise _Refused(_more_than_tensors(next(filter(None, match.groups())).decode()))
-        last = chunk[-OVERLAP:]
+def _read_torch(path: Path) -> Any:
+    with zipfile.ZipFile(path) as archive:
+        # torch maps the bytes of an entry as they are: it returns wrong numbers for a compressed entry
+        if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
+            raise zipfile.BadZipFile("the archive is compressed")
+    return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
 
 
 def unwrap(content: Any, nests: Sequence[str]) -> Any:

@@ -8,10 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import BackwardHook
 
 from fa_registry.architectures import AdaptedNetwork, adapt, unwrapped
 from fa_registry.diagnostics import (
@@ -32,7 +35,6 @@ from fa_registry.records import Measurements, Reading
 from fa_registry.seeding import derive, generators_unchanged
 from fa_registry.tasks import Task
 from fa_registry.token_axes import gradient_vectors
-from fa_registry.training.backward_errors import backward_place
 from fa_registry.training.input_validation import Checks
 from fa_registry.training.measuring import attempt, in_order
 from fa_registry.training.reference import WIDTHS, checked, unreferenced, without_reference
@@ -47,6 +49,7 @@ MADE_IN_INFERENCE = (
 )
 OF_A_NULL = "gamma_null"  # the one diagnostic that needs newly drawn feedback
 SEED = 0
+TORCH = Path(torch.__file__).parent
 Credits = Sequence[Tensor | None]
 CreditRule = Callable[[nn.Module, Tensor, Tensor], Credits]
 FreshRule = Callable[[nn.Module, Tensor, Tensor, torch.Generator], Credits]
@@ -117,12 +120,41 @@ def _problem_of_pass(network: nn.Module, error: Exception) -> str:
         )
     if isinstance(error, RuntimeError) and OF_INFERENCE in str(error):
         return f"the forward pass uses {MADE_IN_INFERENCE}"
-    if place := backward_place(network, error):
+    if place := _backward_place(network, error):
         return (
             f"{place} raised {type(error).__name__} in the backward pass: {error}; pass gradient='forward', which does not run "
             "the backward code of a model"
         )
     return ""
+
+
+def _backward_place(network: nn.Module, error: Exception) -> str:
+    """Return which code of the model raised an error in the backward pass.
+
+    Returns:
+        The name of the module and of the function, or an empty string if torch or other code raised the error.
+    """
+    frames = list(_backward_frames(error))
+    own_frames = [frame for frame in frames if TORCH not in Path(frame.f_code.co_filename).parents]
+    if not own_frames:
+        return ""
+    model = network.model if isinstance(network, AdaptedNetwork) else network
+    names = {id(module): name or type(module).__name__ for name, module in model.named_modules()}
+    values = (value for frame in reversed(frames) for value in frame.f_locals.values())
+    used = (value.module if isinstance(value, BackwardHook) else value for value in values)
+    module = next((names[id(value)] for value in used if id(value) in names), "")
+    function = own_frames[0].f_code.co_qualname
+    return f"{function} of module {module}" if module else f"{function}, a hook or backward function of the model,"
+
+
+def _backward_frames(error: Exception) -> Iterator[FrameType]:
+    """Yield the frames of an error that are inside torch's backward pass, the outermost first."""
+    trace, is_inside = error.__traceback__, False
+    while trace:
+        if is_inside:
+            yield trace.tb_frame
+        is_inside = is_inside or trace.tb_frame.f_code is torch.autograd.grad.__code__
+        trace = trace.tb_next
 
 
 class UserCreditRule:
@@ -245,21 +277,9 @@ def measured(
     Returns:
         The measurements, and the source of the reference gradient.
     """
-
-    def directions(states: Sequence[Tensor]) -> list[Tensor]:
-        credits = _filled(rule.given(x, y, states), states)  # missing and not finite values count as zeros
-        return [gradient_vectors(torch.nan_to_num(credit, 0.0, 0.0, 0.0)) for credit in credits]
-
-    forward_backward = observed_look(network, x, y, rule.subject, directions=directions if rule else None, task=task)
-    check, states = None, forward_backward.single.hidden
-    rule_credits = rule.given(x, y, states) if rule else None
+    forward_backward, rule_credits, check = _checked_pass(network, x, y, rule, objection is None, samples, task)
+    states = forward_backward.single.hidden
     credits = None if rule_credits is None else _filled(rule_credits, states)
-    if objection is None:
-        is_whole = credits is None or forward_backward.task.by_position
-        vectors = credits if is_whole else forward_backward.rows(credits)
-        forward_backward, check = checked(
-            network, x, y, forward_backward, vectors, directions if rule else None, samples, task
-        )
     base_observation = forward_backward.observation(
         credits, no_credits=NO_RULE, least_error=least_error, initial_norms=initial_norms
     )
@@ -280,6 +300,38 @@ def measured(
     if forward_backward.widths:
         sites[WIDTHS] = tuple(map(Reading, forward_backward.widths))
     return in_order(sites, measurements.scalars, measurements.failures), ReferenceSource(forward_backward.source, check)
+
+
+def _checked_pass(
+    network: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    rule: UserCreditRule,
+    is_to_check: bool,
+    samples: int | None,
+    task: Task | None,
+) -> tuple[ForwardBackward, Credits | None, ReferenceCheck | None]:
+    """Return the forward/backward pass, the credits of the rule, and the check of the reference gradient.
+
+    Args:
+        is_to_check: whether to check the gradient now.
+    """
+
+    def directions(states: Sequence[Tensor]) -> list[Tensor]:
+        credits = _filled(rule.given(x, y, states), states)  # missing and not finite values count as zeros
+        return [gradient_vectors(torch.nan_to_num(credit, 0.0, 0.0, 0.0)) for credit in credits]
+
+    along = directions if rule else None
+    forward_backward = observed_look(network, x, y, rule.subject, directions=along, task=task)
+    states = forward_backward.single.hidden
+    rule_credits = rule.given(x, y, states) if rule else None
+    if not is_to_check:
+        return forward_backward, rule_credits, None
+    vectors = None if rule_credits is None else _filled(rule_credits, states)
+    if vectors is not None and not forward_backward.task.by_position:
+        vectors = forward_backward.rows(vectors)
+    forward_backward, check = checked(network, x, y, forward_backward, vectors, along, samples, task)
+    return forward_backward, rule_credits, check
 
 
 def _found(

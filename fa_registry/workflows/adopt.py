@@ -19,11 +19,11 @@ from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.reader import read_record
 from fa_registry.tracking.writer import Origin, RunWriter
-from fa_registry.training.checkpoint_import import MOST_BYTES, SAFETENSORS, load_foreign_weights, read_foreign
+from fa_registry.training.checkpoint_import import SAFETENSORS, load_foreign_weights, read_foreign
 from fa_registry.training.devices import device_of, on_device, pinned_threads
 from fa_registry.training.loop import EpochRow, TrainingOutcome, has_diverged
 from fa_registry.training.measuring import measure, with_final
-from fa_registry.training.run_setup import BYTES, RunSetup, build_setup, unusable, weight_count
+from fa_registry.training.run_setup import RunSetup, build_setup, unusable
 from fa_registry.training.spec_plugins import find_plugins
 from fa_registry.training.specs import parse_spec, run_name
 from fa_registry.workflows.conformance import code_changes
@@ -34,9 +34,6 @@ from fa_registry.workflows.training import headline
 from fa_registry.workflows.training_plan import finished_run
 
 FROZEN_ACCURACY = "frozen_accuracy"
-# Largest checkpoint: MOST_COPIES times the network's float32 weights, plus SLACK bytes. A checkpoint may also contain float64
-# weights, averages and the moments of the optimiser.
-MOST_COPIES, SLACK = 16, 2**28
 
 
 @dataclass(frozen=True, repr=False)
@@ -89,13 +86,8 @@ def run_adopt(weights: str, options: CheckpointOptions, location: StoreLocation 
     problems += unusable(spec) if spec else []
     problems += [f"name: {name_problem(name)}"] if name and name_problem(name) else []
     problems += [] if isinstance(strict, bool) else [f"strict: expected True or False, found {strict!r}"]
-    limit = (
-        SLACK + MOST_COPIES * BYTES * weight_count(spec, find_plugins(spec).card)
-        if spec and not problems
-        else MOST_BYTES
-    )
-    tensors = _read("weights: ", lambda: read_foreign(Path(weights), limit), problems)
-    load = partial(_read_feedback, Path(feedback), method, seed, limit) if feedback else lambda: None
+    tensors = _read("weights: ", lambda: read_foreign(Path(weights)), problems)
+    load = partial(_read_feedback, Path(feedback), method, seed) if feedback else lambda: None
     feedback_state = _read("feedback: ", load, problems)
     frozen_value = _read("frozen_accuracy: ", lambda: _fraction(options.frozen_accuracy), problems)
     problems += _no_accuracy(spec) if spec and options.frozen_accuracy is not None else []
@@ -168,9 +160,9 @@ def _no_accuracy(spec: RunSpec) -> list[str]:
     ]
 
 
-def _read_feedback(path: Path, method: str, seed: str, limit: int) -> Any:
+def _read_feedback(path: Path, method: str, seed: str) -> Any:
     """Read the feedback file and compare it with its card.json, if that card exists."""
-    tensors = read_foreign(path, limit)
+    tensors = read_foreign(path)
     card = path.with_name(Path(schema.FEEDBACK_CARD).name)
     if path.suffix != SAFETENSORS or not card.is_file():
         return tensors

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from fa_registry.errors import IntegrityError, InvalidFields, PromotionRefused, UsageError, join_names, pluralise
+from fa_registry.errors import IntegrityError, PromotionRefused, UsageError, join_names
 from fa_registry.protocol.builtin_editions import DIGEST, FOREIGN, SHIPPED, describe_edition, provenance_of
+from fa_registry.protocol.rules import load_edition
 from fa_registry.records import AuditReport, EditionReference, Judgement, RunAudit, RunRecord, RunSpec
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
@@ -20,7 +21,7 @@ from fa_registry.tracking.run_state import RunState
 from fa_registry.workflows.audit_proof import check_record
 from fa_registry.workflows.audit_publication import verdict_text
 from fa_registry.workflows.duplicate_weights import compared
-from fa_registry.workflows.editions import load_or_name, signature
+from fa_registry.workflows.editions import signature
 from fa_registry.workflows.options import StoreLocation
 from fa_registry.workflows.remeasure import remeasure_run
 from fa_registry.workflows.reports import recorded_report
@@ -56,8 +57,7 @@ class Promotion(Result):
         outcome = "promoted" if self.promoted else "already promoted with this verdict"
         yield f"{self.reference}: run {self.run_id} {outcome}, {self.verdict} by edition {self.edition}"
         others = ", ".join(f"{label} by {name}" for name, label in self.verdicts.items() if name != self.edition)
-        despite = f"{self.verdict}: {self.despite}" if self.despite else ""
-        facts = {"other editions": others, "promoted despite": despite, "aliases": ", ".join(self.aliases)}
+        facts = {"other editions": others, "promoted despite": self.despite, "aliases": ", ".join(self.aliases)}
         yield from (f"  {fact}: {text}" for fact, text in facts.items() if text)
         yield f'to load the model: fa_registry.load_model("{self.reference}")'
 
@@ -76,19 +76,18 @@ def run_promote(
     """
     tracker = open_tracker(location.store, create=False, write=True)
     stored = training_run(tracker, run)
-    audit_run_id, opinions = audited_verdicts(tracker, stored, edition)
+    opinions = audited_verdicts(tracker, stored, edition)
     check_override(stored, opinions[0], despite)
     record = verified(tracker, stored, location.root)  # slow, therefore after the cheap checks
     tags = version_tags(record, opinions, (despite or "").strip(), author)
     name = name or model_name(record.spec, record.setting)
-    registry, alias = ModelRegistry(tracker.uri), verdict_alias(opinions[0], bool(record.spec.weights))
+    registry, aliases = ModelRegistry(tracker.uri), version_aliases(opinions[0], bool(record.spec.weights))
     same_name = [version for version in registry.versions_of(record.run_id) if version.name == name]
-    version = next((version for version in same_name if tags.items() <= version.tags.items()), None)
-    is_new = version is None
-    version = version or registry.register(name, record.run_id, {**tags, schema.TAG_REPORT: audit_run_id})
-    aliases = tuple(dict.fromkeys([alias, *([ADOPTED] if record.spec.weights else [])]))
+    existing = next((version for version in same_name if tags.items() <= version.tags.items()), None)
+    audit = {schema.TAG_REPORT: stored.tags[schema.TAG_REPORT]}
+    version = existing or registry.register(name, record.run_id, {**tags, **audit})
     # an existing version does not get the alias again, because a newer version may have it; a killed promotion set none
-    aliases = aliases if is_new or alias not in registry.aliases(name) else ()
+    aliases = () if existing and aliases[0] in registry.aliases(name) else aliases
     registry.set_aliases(version, aliases)
     return Promotion(
         name=name,
@@ -97,66 +96,61 @@ def run_promote(
         run_id=record.run_id,
         verdict=opinions[0][1].verdict.label,
         edition=describe_edition(opinions[0][0]),
-        promoted=is_new,
+        promoted=existing is None,
         verdicts={describe_edition(reference): judged.verdict.label for reference, judged in opinions},
         aliases=aliases,
         despite=tags.get(schema.TAG_DESPITE, ""),
     )
 
 
-def audited_verdicts(tracker: Tracker, run: StoredRun, edition: str) -> tuple[str, list[Opinion]]:
-    """Return the newest audit's id and its findings by each edition, the deciding edition first.
+def audited_verdicts(tracker: Tracker, run: StoredRun, edition: str) -> list[Opinion]:
+    """Return what each edition of the newest audit finds about the run, the deciding edition first.
 
     Raises:
         UsageError: the run was not trained to its end, no audit by `edition` judged its present files, or the audit left out
             complete runs of the same method and setting.
         IntegrityError: the audit's record does not follow from the files of the runs and from the editions.
     """
-    audit_run_id, command = run.tags.get(schema.TAG_REPORT, ""), audit_command(run, edition)
+    audit_id, command = run.tags.get(schema.TAG_REPORT, ""), audit_command(run, edition)
     if not RunState(run).is_finished:
         status = RunState(run).status or "not set"
         raise UsageError(f"run {run.run_id} ({run.name}): expected a finished training run, found the status {status}")
-    if not audit_run_id:
+    if not audit_id:
         raise UsageError(f"run {run.run_id} ({run.name}) was never audited; audit the run first: {command}")
-    report = recorded_report(tracker, audit_run_id, command)
+    report = recorded_report(tracker, audit_id, command)
     index = next((at for at, judged in enumerate(report.runs) if judged.record.run_id == run.run_id), None)
     if index is None:
         raise IntegrityError(
-            f"run {run.run_id}: audit {audit_run_id} did not judge the run; audit the run again: {command}"
+            f"run {run.run_id}: audit {audit_id} did not judge the run; audit the run again: {command}"
         )
-    if report.runs[index].record.digests != read_record(tracker, run).digests:
+    record = report.runs[index].record
+    if record.digests != read_record(tracker, run).digests:
         raise UsageError(f"run {run.run_id}: its files were changed after the audit; audit the run again: {command}")
-    _check_left_out(tracker, run, report, index)
-    _check_audit(tracker, report, index, command)
-    others = [(opinion.edition, opinion.judgements[index]) for opinion in report.opinions]
-    opinions: list[Opinion] = [(report.edition, report.runs[index]), *others]
+    check_audit(tracker, run, report, record.spec, command)
+    opinions: list[Opinion] = [(report.edition, report.runs[index])]
+    opinions += [(opinion.edition, opinion.judgements[index]) for opinion in report.opinions]
     deciding = deciding_edition(run, [reference for reference, _ in opinions], edition)
-    return audit_run_id, sorted(opinions, key=lambda opinion: opinion[0] != deciding)  # the others keep their order
+    return sorted(opinions, key=lambda opinion: opinion[0] != deciding)  # the others keep their order
 
 
-def _check_left_out(tracker: Tracker, run: StoredRun, report: AuditReport, index: int) -> None:
-    """Raise UsageError if the audit left out complete runs of the same method and setting.
+def check_audit(tracker: Tracker, run: StoredRun, report: AuditReport, spec: RunSpec, command: str) -> None:
+    """Compare the audit of a run with all runs of its setting in the store, and judge these runs again.
 
-    The store is searched again, because runs may have been trained after the audit, and its report could have been edited.
+    Raises:
+        UsageError: the audit left out complete runs of the same method, which may have been trained after the audit.
+        IntegrityError: verdicts do not follow from records, or records do not follow from files.
     """
-    spec = report.runs[index].record.spec
-    related = tuple(other for other in report.runs if other.record.spec.setting.identity == spec.setting.identity)
-    judged = [tracker.get(other.record.run_id) for other in related]
-    found = add_unaudited_runs(tracker, replace(report, runs=related), judged).left_out
-    if missing := [other for other in found if other.spec.seeds == spec.seeds or other.spec.control == "frozen"]:
+    judged = tuple(other for other in report.runs if other.record.spec.setting.identity == spec.setting.identity)
+    stored = [tracker.get(other.record.run_id) for other in judged]
+    left_out = add_unaudited_runs(tracker, replace(report, runs=judged), stored).left_out
+    if missing := [other for other in left_out if other.spec.seeds == spec.seeds or other.spec.control == "frozen"]:
         labels = [f"seed {other.spec.seed} of {other.spec.method_label} (run {other.run_id})" for other in missing]
-        count, names = pluralise(len(missing), "complete run"), join_names(labels, SHOWN)
         raise UsageError(
-            f"run {run.run_id} ({run.name}): the store has {count} of the same method and setting that audit "
-            f"{run.tags[schema.TAG_REPORT]} did not judge: {names}; audit all of them together first"
+            f"run {run.run_id} ({run.name}): audit {run.tags[schema.TAG_REPORT]} did not judge all complete runs of the same "
+            f"method and setting, but left out {join_names(labels, SHOWN)}; audit all of them together first"
         )
-
-
-def _check_audit(tracker: Tracker, report: AuditReport, index: int, command: str) -> None:
-    """Raise IntegrityError if verdicts do not follow from records, or records from files."""
-    setting = report.runs[index].record.spec.setting.identity
-    records = [judged.record for judged in report.runs if judged.record.spec.setting.identity == setting]
-    checks = {f"run {record.run_id}": check_record(tracker, tracker.get(record.run_id), record) for record in records}
+    pairs = zip(stored, (other.record for other in judged), strict=True)
+    checks = {f"run {record.run_id}": check_record(tracker, other, record) for other, record in pairs}
     # True: if another release made the audit and judged otherwise, the audit has to be repeated too
     for subject, check in {**checks, "audit": check_verdicts(report, True)}.items():
         if check.state == "mismatch":
@@ -175,16 +169,12 @@ def deciding_edition(run: StoredRun, candidates: list[EditionReference], edition
 
     An edition with changed thresholds never decides. Neither does one with a built-in name and another digest.
     """
-    problems: list[str] = []
-    loaded = load_or_name(edition, problems) if edition else None
-    if problems:
-        raise InvalidFields("promote", problems)
-    asked = (loaded.reference.name, loaded.reference.digest) if loaded else None
+    asked = load_edition(edition).reference if edition else None
     for candidate in candidates:
-        is_asked = asked in (None, (candidate.name, candidate.digest))
+        is_asked = asked is None or (candidate.name, candidate.digest) == (asked.name, asked.digest)
         if is_asked and not candidate.overrides and provenance_of(candidate) != FOREIGN:
             return candidate
-    expected = f"edition {signature(loaded.reference)}" if loaded else "any edition with unchanged thresholds"
+    expected = f"edition {signature(asked)}" if asked else "any edition with unchanged thresholds"
     raise UsageError(
         f"run {run.run_id} ({run.name}): expected an audit by {expected}, but the newest audit of the run used "
         f"{', '.join(map(signature, candidates))}; audit the run first: {audit_command(run, edition)}"
@@ -212,14 +202,13 @@ def verified(tracker: Tracker, run: StoredRun, data_root: Path | None = None) ->
     The metrics are the recorded ones if this machine cannot recompute them. Raise IntegrityError if a file or a metric differs from
     what was recorded.
     """
-    measured, _ = remeasure_run(tracker, run, data_root=data_root)
-    (record,) = compared(tracker, [measured])
+    (record,) = compared(tracker, [remeasure_run(tracker, run, data_root=data_root)[0]])
     if record.status not in schema.FINISHED_STATUSES:
         raise IntegrityError(f"run {run.run_id} ({run.name}): its recorded files have the status {record.status}")
     if record.integrity.state == "mismatch":
         raise IntegrityError(f"run {run.run_id} ({run.name}): {'; '.join(record.integrity.details)}")
-    tensors = {name: digest for name, digest in record.digests.items() if name == schema.FEEDBACK}
-    check_files(tracker, run.run_id, {schema.FINAL: record.digests.get(schema.FINAL, "none"), **tensors})
+    feedback = {name: digest for name, digest in record.digests.items() if name == schema.FEEDBACK}
+    check_files(tracker, run.run_id, {schema.FINAL: record.digests.get(schema.FINAL, "none"), **feedback})
     return record
 
 
@@ -242,21 +231,23 @@ def version_tags(record: RunRecord, opinions: list[Opinion], despite: str, autho
     return {tag: value for tag, value in tags.items() if value}
 
 
-def verdict_alias(deciding: Opinion, adopted: bool = False) -> str:
-    """Return the alias for the deciding verdict: `pass`, or `pass-lenient-1a2b3c4d`.
+def version_aliases(deciding: Opinion, is_adopted: bool) -> tuple[str, ...]:
+    """Return the aliases of a version; the first one is that of the deciding verdict.
 
-    The longer form is for an edition that is not built in. The alias of an adopted run begins with `adopted`, unless the promotion
-    needs a reason.
+    For example `pass`, or `pass-lenient-1a2b3c4d` if the edition is not built in. Every adopted run has the alias `adopted`, which
+    replaces the verdict unless the promotion needs a reason.
     """
     edition, outcome = deciding[0], deciding[1].verdict.outcome
-    outcome = ADOPTED if adopted and outcome not in NEEDS_REASON else outcome
-    if provenance_of(edition) == SHIPPED:
-        return outcome
-    name = re.sub(r"[^a-z0-9_]+", "-", edition.name.lower()).strip("-")[:100]
-    return "-".join(part for part in (outcome, name, edition.digest[:DIGEST]) if part)
+    label = ADOPTED if is_adopted and outcome not in NEEDS_REASON else outcome
+    if provenance_of(edition) != SHIPPED:
+        label = "-".join(filter(None, (label, _slug(edition.name, "_")[:100], edition.digest[:DIGEST])))
+    return (label, ADOPTED) if is_adopted and label != ADOPTED else (label,)
 
 
 def model_name(spec: RunSpec, setting: str) -> str:
     """Return a name valid in MLflow and in a shell, such as `dfa-pen-0.01--resmlp-256x4-digits-30-epochs`."""
-    method, where = (re.sub(r"[^a-z0-9.]+", "-", label.lower()).strip("-.") for label in (spec.method_label, setting))
-    return f"{method}--{where}"[:200].rstrip("-.")
+    return f"{_slug(spec.method_label, '.')}--{_slug(setting, '.')}"[:200].rstrip("-.")
+
+
+def _slug(text: str, kept: str) -> str:
+    return re.sub(rf"[^a-z0-9{re.escape(kept)}]+", "-", text.lower()).strip(f"-{kept}")

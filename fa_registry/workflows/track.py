@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
@@ -16,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fa_registry import diagnostics, jsonio
+from fa_registry import diagnostics, jsonio, provenance
 from fa_registry.architectures import AdaptedNetwork, unwrapped
 from fa_registry.datasets.base import tensors_digest
 from fa_registry.diagnostics.base import MOMENTS
@@ -334,27 +333,30 @@ def track(
     network = own_network(checks, model, sites, skip, readout, gradient)
     loss = checks.loss(network, loss)
     model, wrappers = unwrapped(model)
-    batch = tuple(map(_copied, eval)) if isinstance(eval, (tuple, list)) and len(eval) == 2 else (None, None)
-    outputs = checks.batch(network, *batch, ("eval[0]", "eval[1]"), tokens=True, loss=loss)
+    batch, classes = _checked_batch(checks, network, eval, loss)
     checks.problems += _problems(method, seed, epochs, dataset, study, credit, fresh)
-    checks.problems += _wrong_control(model, control, wrappers) if control is not False else []
-    checks.problems += _misfit(factory, network) if factory and network else []
+    checks.problems += [*_wrong_control(model, control, wrappers), *_misfit(factory, network)]
     checks.finish()
     frozen = _frozen(network, control, batch[0])
     dataset = dataset or f"{OWN}-{tensors_digest(*batch)[:DIGITS]}"
     spec = _spec(_inner(network), "bp" if frozen else method, dataset, seed, epochs, bool(frozen))
-    details = {"factory": factory, "unwrapped from": ", ".join(wrappers), **dataclasses.asdict(checks.traits)}
-    story = _story(network, credit, frozen, details)
-    story |= {LOSS: loss_name(loss)} | ({} if isinstance(loss, str) else {"loss_function": _name_of(loss)})
-    # class numbers are counted; for tokens, rows and values, the classes are the model's outputs
-    classes = outputs if batch[1].dim() > 1 or batch[1].is_floating_point() else int(batch[1].max()) + 1
+    story = _story(network, credit, frozen, loss, {"factory": factory, **dataclasses.asdict(checks.traits)}, wrappers)
     setup = UserRunSetup(spec, _inner(network), batch, classes, _tensors(feedback), story, loss)
     rule = UserCreditRule("track", model, None if frozen else credit, fresh, DRAWS)
     tracker = open_tracker(store, experiment)
-    keep = RetentionOptions(checkpoint_every)
-    writer = partial(RunWriter, tracker, setup, study, keep=keep, open_end=not epochs)
+    writer = partial(RunWriter, tracker, setup, study, keep=RetentionOptions(checkpoint_every), open_end=not epochs)
     rows = EpochJournal(registry_folder(tracker.uri) / "own_loops", spec, resume, tensors_digest(*batch))
     return TrackedRun(setup, network, rule, tracker, writer, rows, frozen_control(network, frozen) if control else None)
+
+
+def _checked_batch(checks: Checks, network: nn.Module | None, batch: Any, loss: Loss) -> tuple[Any, int]:
+    """Return a copy of the batch (x, y) and the number of classes; add problems to `checks`."""
+    is_pair = isinstance(batch, (tuple, list)) and len(batch) == 2
+    x, y = map(_copied, batch) if is_pair else (None, None)
+    outputs = checks.batch(network, x, y, ("eval[0]", "eval[1]"), tokens=True, loss=loss)
+    if checks.problems or y.dim() > 1 or y.is_floating_point():
+        return (x, y), outputs  # for tokens, rows and values, the classes are the model's outputs
+    return (x, y), int(y.max()) + 1
 
 
 def _frozen(network: nn.Module, control: bool | Sequence[str], x: Tensor) -> tuple[str, ...]:
@@ -409,6 +411,8 @@ def _problems(method: str, seed: Any, epochs: Any, dataset: str, study: str, cre
 
 def _wrong_control(model: Any, control: Any, wrappers: Sequence[str]) -> list[str]:
     """Return the reasons why the argument `control` is invalid for this model."""
+    if control is False:
+        return []
     is_listed = isinstance(control, (list, tuple)) and control and all(isinstance(name, str) for name in control)
     if control is not True and not is_listed:
         return [f"control: expected True, False or a list of names, found {control!r}"]
@@ -427,8 +431,10 @@ def _wrong_control(model: Any, control: Any, wrappers: Sequence[str]) -> list[st
     return []
 
 
-def _misfit(factory: str, network: nn.Module) -> list[str]:
+def _misfit(factory: str, network: nn.Module | None) -> list[str]:
     """Return an error if the factory fails, or builds weights with other names or shapes than the model."""
+    if not factory or network is None:
+        return []
     try:
         built = structure(_inner(from_factory(factory)))
     except UsageError as error:
@@ -459,14 +465,19 @@ def _tensors(feedback: Mapping[str, Tensor] | nn.Module | None) -> dict[str, Ten
 
 
 def _story(
-    network: nn.Module, credit: CreditRule | None, frozen: Sequence[str], details: Mapping[str, Any]
+    network: nn.Module,
+    credit: CreditRule | None,
+    frozen: Sequence[str],
+    loss: Loss,
+    details: Mapping[str, Any],
+    wrappers: Sequence[str],
 ) -> dict[str, Any]:
     """Return the entry `own_loop` of provenance.json, with those `details` that are not empty."""
     script = Path(getattr(sys.modules.get("__main__"), "__file__", "") or "")
     story: dict[str, Any] = {"script": "no file (interactive session)"}
     if script.is_file():
         story = {"script": script.name, "sha256": jsonio.file_digest(script)}
-    story["commit"] = _commit(script.parent if script.is_file() else Path.cwd())
+    story["commit"] = provenance.commit_of(script.parent if script.is_file() else Path.cwd())
     if isinstance(network, AdaptedNetwork):
         story |= {"sites": list(network.sites), "skip": network.skip}
         story |= {"readout": network.readout, "gradient": network.gradient}
@@ -476,17 +487,11 @@ def _story(
         "frozen": list(frozen),
         "stated": STATED,
         **{name: text for name, text in details.items() if text},
+        **({"unwrapped from": ", ".join(wrappers)} if wrappers else {}),
+        LOSS: loss_name(loss),
+        **({} if isinstance(loss, str) else {"loss_function": _name_of(loss)}),
     }
 
 
 def _name_of(function: Callable[..., Any]) -> str:
     return getattr(function, "__qualname__", type(function).__name__)
-
-
-def _commit(folder: Path) -> str:
-    """Return the git commit of a folder, with a `+` if files were changed; empty if there is no commit."""
-    try:
-        command = ["git", "-C", str(folder), "describe", "--always", "--abbrev=40", "--dirty=+"]
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
-    except (OSError, subprocess.SubprocessError):
-        return ""

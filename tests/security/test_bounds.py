@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import platform
-
-from fa_registry import jsonio
+from fa_registry import jsonio, process_ownership
 from fa_registry.records import RunSpec
 from fa_registry.tracking import schema
 from fa_registry.workflows.dataframes import runs as runs_frame
@@ -83,8 +81,9 @@ def test_a_seed_that_none_can_be_ends_no_list_and_no_view_of_all_runs(store):
 
 
 def test_a_process_that_none_can_be_is_not_looked_for(store):
+    host, _, _, namespace = process_ownership.process_tag().split(":")
     for run_id, pid in zip(store.run_ids(), ("9" * 4500, "4294967296", "-1"), strict=False):
-        store.set_tag(run_id, schema.TAG_PROCESS, f"{platform.node()}:{pid}:{'7' * 300}:")
+        store.set_tag(run_id, schema.TAG_PROCESS, f"{host}:{pid}:{'7' * 300}:{namespace}")
         store.sql("UPDATE runs SET status = 'RUNNING' WHERE run_uuid = ?", run_id)
     assert "Traceback" not in call("doctor").output
     assert call("list", "runs").exit_code == 0

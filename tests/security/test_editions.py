@@ -21,25 +21,7 @@ LOOSE = (  # nothing fails by these limits
     ("threshold = 2.0", "threshold = -1000.0"),
     ("threshold = 1e-2", "threshold = 0.0"),
 )
-LOOK_ALIKES = (
-    "2026-11",
-    " 2026-11 ",
-    "2026\u201111",  # a non-breaking hyphen
-    "2026\u221211",  # a minus sign
-    "2026-11\u200b",  # a zero-width space
-    "\u202e2026-11",
-    "2026\u00ad-11",
-    "\uff12\uff10\uff12\uff16-11",  # full-width digits
-    "\u0662\u0660\u0662\u0666-\u0661\u0661",  # Arabic-Indic ones
-    "2O26-ll",
-    "2\u043e26-11",  # a Cyrillic o
-    "2026_11",
-    "2026-05",
-    "2026-11:strict",
-    "2026-11\ua789strict",
-    "2026-04:first-release",
-    "2026-04:First-Release ",
-)
+BUILT_IN = ("2026-11", "2026-05", "2026-11:strict", "2026-04:first-release")
 
 
 def loose(store, name):
@@ -78,18 +60,16 @@ def edition_file(tmp_path, monkeypatch):
     return lambda name: loose(Store(tmp_path), name)
 
 
-@pytest.mark.parametrize("name", LOOK_ALIKES, ids=ascii)
+@pytest.mark.parametrize("name", BUILT_IN)
 def test_a_copy_under_a_shipped_name_is_refused(edition_file, name):
     path = edition_file(name)
     result = call("audit", "--study", "digits", "--edition", str(path))
-    assert result.exit_code == 2 and "can be mistaken for the built-in edition 2026-" in result.output
+    assert result.exit_code == 2 and "is a name of the built-in edition 2026-" in result.output
     assert file_digest(path)[:8] in result.output and "choose another name" in result.output
     for command in ("study", "train"):  # no command that takes an edition takes such a one
         arguments = ("digits",) if command == "study" else ("--method", "dfa", "--seed", "1")
-        assert (
-            "can be mistaken for the built-in"
-            in call(command, *arguments, "--edition", str(path), "--stop-on", "D1").output
-        )
+        refused = call(command, *arguments, "--edition", str(path), "--stop-on", "D1")
+        assert refused.exit_code == 2 and "is a name of the built-in edition" in refused.output
 
 
 def test_a_name_whose_characters_cannot_be_seen_is_refused(edition_file):
@@ -97,7 +77,7 @@ def test_a_name_whose_characters_cannot_be_seen_is_refused(edition_file):
     assert result.exit_code == 2 and "name: expected only visible characters, found U+202E" in result.output
 
 
-@pytest.mark.parametrize("name", ["mine", "2026-11-lenient", "2099-01", "ours 2026", "édition"])
+@pytest.mark.parametrize("name", ["mine", "2026-11-lenient", "2099-01", "ours 2026", "édition", "2O26-11"])
 def test_a_name_of_its_own_is_taken(edition_file, name):
     assert load_edition(str(edition_file(name))).based_on == "2026-11"
 

@@ -16,7 +16,6 @@ from fa_registry.jsonio import file_digest
 from fa_registry.methods.base import FixedMatrices, NoFeedback
 from fa_registry.training import checkpoint
 from fa_registry.training.checkpoint import content_digest, load_into, load_tensors, save_tensors
-from fa_registry.training.checkpoint_import import read_foreign
 from fa_registry.training.loop import EpochRow, train
 from fa_registry.training.resume import ResumeFile
 from fa_registry.training.run_setup import build_setup
@@ -382,15 +381,14 @@ def test_what_is_no_regular_file_is_not_opened_by_its_name(tmp_path):
             load_tensors(tmp_path / f"{name}.safetensors")
 
 
-@pytest.mark.parametrize("read", [load_tensors, read_foreign])
-def test_a_file_that_names_a_million_tensors_is_refused_before_they_are_made(tmp_path, monkeypatch, read):
+def test_a_file_that_names_a_million_tensors_is_refused_before_they_are_made(tmp_path, monkeypatch):
     """58 MB of names took 1.3 GB; with a lower limit a smaller file shows the same."""
     assert checkpoint.MOST_HEADER == 2**24
     monkeypatch.setattr(checkpoint, "MOST_HEADER", 2**14)
     path = tmp_path / "many.safetensors"
     names = ",".join(f'"{place}":{{"dtype":"F32","shape":[0],"data_offsets":[0,0]}}' for place in range(300))
     path.write_bytes((len(names) + 2).to_bytes(8, "little") + f"{{{names}}}".encode())
-    with pytest.raises((IntegrityError, ValueError), match="expected a header of at most 16,384 bytes, found 1[67],"):
-        read(path)
+    with pytest.raises(IntegrityError, match="expected a header of at most 16,384 bytes, found 1[67],"):
+        load_tensors(path)
     monkeypatch.setattr(checkpoint, "MOST_HEADER", 2**25)
-    assert len(read(path)) == 300
+    assert len(load_tensors(path)) == 300

@@ -21,7 +21,6 @@ from fa_registry.training.checkpoint_import import (
 )
 from fa_registry.training.measuring import NOT_GIVEN
 from fa_registry.training.weight_names import find_weights
-from tests.helpers.limited import run_limited
 from tests.helpers.tiny_tasks import tiny_task, weights_equal
 
 STATE = {"embed.weight": torch.arange(6.0).reshape(2, 3), "embed.bias": torch.ones(2)}
@@ -142,31 +141,30 @@ def test_what_is_no_mapping_has_no_names(held):
         find_weights(held, STATE)
 
 
+NOT_PLAIN = r"^\S+: not a file of plain tensors \(\w+\); save only the tensors as safetensors or with torch\.save"
+
+
 @pytest.mark.parametrize("legacy", [False, True])
-def test_a_pickle_is_refused_with_the_reason_and_is_not_run(tmp_path, legacy):
+def test_a_pickle_is_refused_and_is_not_run(tmp_path, legacy):
     path, touched = tmp_path / "evil.pt", tmp_path / "touched"
     torch.save(Trap(touched), path, _use_new_zipfile_serialization=not legacy)
-    with pytest.raises(
-        ValueError, match=r"evil\.pt: the file contains more than plain tensors .*reading a pickle can run any program"
-    ):
+    with pytest.raises(ValueError, match=NOT_PLAIN):
         read_foreign(path)
     assert not touched.exists()
 
 
-def test_a_whole_saved_model_is_refused_and_its_class_named(tmp_path):
+def test_a_whole_saved_model_is_refused(tmp_path):
     torch.save(nn.Linear(2, 2), tmp_path / "model.pt")
-    with pytest.raises(
-        ValueError, match=r"the name torch\.nn\.modules\.linear\.Linear in its pickle.*model\.state_dict\(\)"
-    ):
+    with pytest.raises(ValueError, match=NOT_PLAIN):
         read_foreign(tmp_path / "model.pt")
 
 
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.pt", b"", r"a\.pt: not a file that torch.save wrote \(EOFError\)"),
-        ("a.pt", b"hello world", "not a file that torch.save wrote"),
-        ("a.safetensors", b"hello world", r"a\.safetensors: not a readable safetensors file"),
+        ("a.pt", b"", NOT_PLAIN),
+        ("a.pt", b"hello world", NOT_PLAIN),
+        ("a.safetensors", b"hello world", NOT_PLAIN),
         ("a.bin", b"", r"a\.bin: expected a file ending in \.safetensors, \.pt, \.pth"),
         ("a.pt", None, r"a\.pt: no such file"),
     ],
@@ -178,10 +176,11 @@ def test_files_that_are_none_are_refused(tmp_path, name, content, message):
         read_foreign(tmp_path / name)
 
 
-def test_half_a_file_is_refused(tmp_path):
+@pytest.mark.parametrize("kept", [300, -300])
+def test_half_a_file_is_refused(tmp_path, kept):
     torch.save(STATE, tmp_path / "a.pt")
-    (tmp_path / "a.pt").write_bytes((tmp_path / "a.pt").read_bytes()[:300])
-    with pytest.raises(ValueError, match="not a file that torch.save wrote"):
+    (tmp_path / "a.pt").write_bytes((tmp_path / "a.pt").read_bytes()[:kept])
+    with pytest.raises(ValueError, match=NOT_PLAIN):
         read_foreign(tmp_path / "a.pt")
 
 
@@ -357,138 +356,26 @@ def test_a_pipe_is_refused_and_a_link_is_followed(tmp_path, name):
     assert same(read_foreign(tmp_path / "link.safetensors"))
 
 
-READ = "from pathlib import Path\nfrom fa_registry.training.checkpoint_import import read_foreign"
-CODE = """
-try:
-    held = read_foreign(Path({path!r}), {limit})
-    print(*(f"{{name}} {{tuple(value.shape)}}" for name, value in held.items()))
-except ValueError as error:
-    print(error)
-"""
-MiB = 2**20
-
-
-def cost(path: Path, limit: int = 100 * MiB):
-    return run_limited(READ, CODE.format(path=str(path), limit=limit))
-
-
-def packed_again(path: Path, method: int, prefix: bytes = b"") -> None:
-    """Write the archive at `path` again with its entries compressed by `method`."""
-    out = io.BytesIO()
-    with zipfile.ZipFile(path) as archive, zipfile.ZipFile(out, "w", method) as written:
-        for entry in archive.infolist():
-            written.writestr(entry.filename, archive.read(entry))
-    path.write_bytes(prefix + out.getvalue())
-
-
-def test_a_small_file_that_unpacks_to_a_large_one_is_refused_before_it_is_unpacked(tmp_path):
-    path = tmp_path / "bomb.pt"
-    torch.save({"a": torch.zeros(128 * MiB // 4)}, path)
-    packed_again(path, zipfile.ZIP_DEFLATED)
-    packed = path.stat().st_size
-    assert packed < MiB
-    ended = cost(path)
-    assert ended.printed.startswith(
-        f"bomb.pt: expected at most {100 * MiB:,} bytes in 200,000 tensors, found a file of {packed:,} bytes "
-        "that unpacks to 134,21"
-    )
-    assert ended.grown < 50 * MiB
-
-
-def test_a_compressed_file_that_fits_is_read(tmp_path):
-    torch.save(STATE, tmp_path / "a.pt")
-    packed_again(tmp_path / "a.pt", zipfile.ZIP_DEFLATED)
-    assert same(find_weights(read_foreign(tmp_path / "a.pt"), STATE))
-
-
-@pytest.mark.parametrize("name", ["weights.pt", "weights.safetensors"])
-def test_a_file_larger_than_the_limit_is_refused(tmp_path, name):
-    with (tmp_path / name).open("wb") as stream:
-        stream.truncate(2 * MiB)  # a file of holes: it takes no disk
-    with pytest.raises(ValueError, match="has 2,097,152 bytes, expected at most 1,048,576"):
-        read_foreign(tmp_path / name, MiB)
-
-
-def test_more_entries_than_tensors_of_any_network_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("fa_registry.training.checkpoint_import.MOST_ENTRIES", 5)
-    torch.save(STATE, tmp_path / "a.pt")
-    with pytest.raises(ValueError, match="bytes in 5 tensors, found a file of .* in 8 entries"):
-        read_foreign(tmp_path / "a.pt")
-
-
 @pytest.mark.parametrize("legacy", [False, True])
-def test_an_expanded_tensor_costs_what_its_file_has(tmp_path, legacy):
-    """One number that expands to 10^9: no copy is made of what the network has no place for."""
-    path = tmp_path / "expanded.pt"
-    torch.save({"a": torch.zeros(1).expand(10**9)}, path, _use_new_zipfile_serialization=not legacy)
-    ended = cost(path)
-    assert ended.printed == "a (1000000000,)" and ended.grown < 50 * MiB
-    _, problems = match_tensors({"a": torch.zeros(2)}, read_foreign(path))
-    assert problems == ["a: expected shape (2,), found (1000000000,)"]
-
-
-@pytest.mark.parametrize("legacy", [False, True])
-def test_a_storage_that_is_declared_larger_than_its_data_is_refused(tmp_path, legacy):
-    path = tmp_path / "short.pt"
-    torch.save({"a": torch.zeros(1000)}, path, _use_new_zipfile_serialization=not legacy)
-    declared = b"M\xe8\x03"  # 1,000 as a pickle writes it; J writes four bytes
-    huge = b"J\x00\xca\x9a\x3b"  # 10^9
-    if legacy:
-        path.write_bytes(path.read_bytes().replace(declared, huge, 1))
-    else:
-        out = io.BytesIO()
-        with zipfile.ZipFile(path) as archive, zipfile.ZipFile(out, "w") as written:
-            for entry in archive.infolist():
-                written.writestr(entry.filename, archive.read(entry).replace(declared, huge, 1))
-        path.write_bytes(out.getvalue())
-    with pytest.raises(ValueError, match=r"^short\.pt: not a file that torch\.save wrote \(RuntimeError\)$"):
+@pytest.mark.parametrize("numbers", [6, 1000])
+def test_a_file_whose_bytes_cannot_be_mapped_is_refused(tmp_path, legacy, numbers):
+    """torch maps a compressed archive without an error, and returns other numbers."""
+    path = tmp_path / "a.pt"
+    torch.save({"a": torch.randn(numbers)}, path, _use_new_zipfile_serialization=not legacy)
+    if not legacy:
+        entries = zipfile.ZipFile(io.BytesIO(path.read_bytes()))
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as written:
+            for entry in entries.infolist():
+                written.writestr(entry.filename, entries.read(entry))
+    with pytest.raises(ValueError, match=NOT_PLAIN):
         read_foreign(path)
 
 
-class Enlarged:
-    """Unpickled, a value that torch makes of a few bytes."""
-
-    def __init__(self, make, *arguments):
-        self.make, self.arguments = make, arguments
-
-    def __reduce__(self):
-        return self.make, self.arguments
-
-
-@pytest.mark.parametrize("legacy", [False, True])
-@pytest.mark.parametrize(
-    ("held", "name"),
-    [
-        (Enlarged(bytearray, 10**8), "bytearray"),
-        ([b"x" * 10**6] * 3, "encode"),
-        (
-            Enlarged(
-                torch._utils._rebuild_device_tensor_from_cpu_tensor,
-                torch.zeros(1).expand(10**7),
-                torch.float64,
-                "cpu",
-                False,
-            ),
-            "_rebuild_device_tensor_from_cpu_tensor",
-        ),
-        (torch.eye(2).to_sparse(), "_rebuild_sparse_tensor"),
-    ],
-    ids=["bytearray", "bytes", "converted", "sparse"],
-)
-def test_a_value_that_grows_while_it_is_read_is_refused(tmp_path, held, name, legacy):
-    torch.save({"a": held}, tmp_path / "a.pt", _use_new_zipfile_serialization=not legacy)
-    with pytest.raises(
-        ValueError,
-        match=rf"a\.pt: the file contains more than plain tensors \(the name {name} in its pickle\); reading a",
-    ):
-        read_foreign(tmp_path / "a.pt")
-
-
-def test_bytes_before_an_archive_do_not_hide_another_one(tmp_path):
-    """torch has its own zip reader; only what was checked is given to it."""
-    torch.save(STATE, tmp_path / "a.pt")
-    packed_again(tmp_path / "a.pt", zipfile.ZIP_STORED, prefix=b"PK\x03\x04" + bytes(60))
-    assert same(find_weights(read_foreign(tmp_path / "a.pt"), STATE))
+def test_a_tensor_that_is_not_dense_has_no_place_in_a_network(tmp_path):
+    torch.save({"a": torch.eye(2).to_sparse()}, tmp_path / "a.pt")
+    assert match_tensors({"a": torch.zeros(2, 2)}, read_foreign(tmp_path / "a.pt"))[1] == [
+        "a: expected a dense tensor with values, found a sparse, quantised or meta tensor"
+    ]
 
 
 def test_an_error_about_a_hundred_thousand_tensors_is_short():

@@ -20,7 +20,7 @@ from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun
 from fa_registry.training.checkpoint import load_tensors, save_tensors
 from fa_registry.workflows import promote, remeasure
-from fa_registry.workflows.promote import model_name, verdict_alias
+from fa_registry.workflows.promote import model_name, version_aliases
 from tests.builders import verdict_tag
 from tests.workflows.conftest import long
 from tests.workflows.promotion import spoilt, tagged
@@ -151,18 +151,20 @@ def test_the_command_that_is_advised_audits_the_study_or_the_run():
 
 
 @pytest.mark.parametrize(
-    ("name", "digest", "outcome", "adopted", "alias"),
+    ("name", "digest", "outcome", "is_adopted", "aliases"),
     [
-        ("2026-11", NEW.digest, "fail", False, "fail"),
-        ("2026-11", NEW.digest, "pass", True, "adopted"),
-        ("2026-11", NEW.digest, "fail", True, "fail"),
-        ("Ours (v1)", "1a2b3c4d" * 8, "pass", False, "pass-ours-v1-1a2b3c4d"),
-        ("我的", "1a2b3c4d" * 8, "pass", False, "pass-1a2b3c4d"),
+        ("2026-11", NEW.digest, "fail", False, ["fail"]),
+        ("2026-11", NEW.digest, "pass", True, ["adopted"]),
+        ("2026-11", NEW.digest, "fail", True, ["fail", "adopted"]),
+        ("Ours (v1)", "1a2b3c4d" * 8, "pass", False, ["pass-ours-v1-1a2b3c4d"]),
+        ("Ours (v1)", "1a2b3c4d" * 8, "pass", True, ["adopted-ours-v1-1a2b3c4d", "adopted"]),
+        ("我的", "1a2b3c4d" * 8, "pass", False, ["pass-1a2b3c4d"]),
     ],
 )
-def test_the_alias_of_a_verdict_names_an_edition_of_ones_own(name, digest, outcome, adopted, alias):
+def test_the_alias_of_a_verdict_names_an_edition_of_ones_own(name, digest, outcome, is_adopted, aliases):
     edition = dataclasses.replace(NEW, name=name, digest=digest)
-    assert verdict_alias((edition, Judgement("r", (), Verdict(outcome, outcome.upper()))), adopted) == alias
+    judged = Judgement("r", (), Verdict(outcome, outcome.upper()))
+    assert version_aliases((edition, judged), is_adopted) == tuple(aliases)
 
 
 def test_a_models_name_is_one_that_the_registry_takes():

@@ -188,10 +188,7 @@ def test_a_zombie_of_the_same_spec_is_closed(registry):
     first = json.loads(registry(*TRAIN, "--json").stdout)["run_id"]
     tracker = MlflowTracker()
     tags = {name: value for name, value in tracker.get(first).tags.items() if name.startswith("fa.")}
-    host = tags[schema.TAG_PROCESS].split(":")[0]
-    zombie = tracker.create(
-        "zombie", {**tags, schema.TAG_STATUS: "running", schema.TAG_PROCESS: f"{host}:999999999"}, {}
-    )
+    zombie = tracker.create("zombie", {**tags, schema.TAG_STATUS: "running", schema.TAG_PROCESS: killed_tag()}, {})
     registry(*TRAIN, "--force")
     assert (tracker.get(zombie).state, tracker.get(zombie).tags[schema.TAG_STATUS]) == ("KILLED", "failed")
 

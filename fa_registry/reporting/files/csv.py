@@ -25,7 +25,7 @@ REASONS = "reasons"
 EXCLUDED = "excluded"
 # Texts that a spreadsheet would calculate (OWASP, CSV injection), also after blanks. Texts with a leading ' are included, so that
 # `unguarded` can restore every text.
-CALCULATED = re.compile(r"[\s\x00-\x20\u200b\ufeff]*[=+@＝＋－＠-]|[\t\r\n']")
+CALCULATED = re.compile(r"[\s\x00-\x20\u200b\ufeff]*[=+@-]|[\t\r\n']")
 OTHER_NAMES = {"g_norm_mean_ce_L": "g_L"}  # metric → its column, if the two names differ
 NUMBERS = {name: OTHER_NAMES.get(name, name) for name in table("csv")}  # metric → its column
 OF_A_RUN = (

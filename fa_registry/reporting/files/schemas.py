@@ -101,8 +101,8 @@ per rule of the leading edition. Then there is one column for every aggregate of
 every other metric with one number per run: metrics of tables and forms without a column above, and metrics of third-party
 diagnostics. Numbers have all their digits. A missing number is an empty cell; the reason is in `reasons`.
 
-A `'` is put before a text that begins with `'`, or that a spreadsheet would calculate. Such texts begin with `=`, `+`, `-`, `@`
-or their full-width forms, also after blanks, or with a tab or a line break. To restore a text, remove one leading `'`.
+A `'` is put before a text that begins with `'`, or that a spreadsheet would calculate. Such texts begin with `=`, `+`, `-` or
+`@`, also after blanks, or with a tab or a line break. To restore a text, remove one leading `'`.
 In pandas: `pandas.read_csv("audit.csv", keep_default_na=False, na_values=[""], dtype=…)` with `string` for text,
 `Int64` for integer, `Float64` for number, `boolean` for boolean.
 """
