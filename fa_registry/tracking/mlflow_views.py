@@ -21,7 +21,7 @@ from fa_registry.errors import RegistryError
 from fa_registry.metrics import GEOMETRIC, HEADLINES, TABLES, label_of, quantity_of, symbol_of, table
 from fa_registry.tracking.base import StoredRun
 from fa_registry.tracking.schema import (
-    PARAM,
+    PARAM_SEED,
     SCALAR_METRICS,
     SITE_KEYS,
     SITE_MARK,
@@ -35,7 +35,6 @@ from fa_registry.tracking.schema import (
 
 ODD = re.compile(r"[^\w ·.,:;=()<>/+%-]")  # includes quotes and backslashes
 RELEASE = "3.17."  # release of MLflow; the format of other releases is not known
-TAG = "mlflow.sharedViewState."  # prefix of the tag's name, before a view's key
 COMPRESSED = "deflate;"  # prefix with which MLflow's pages mark a long state: zlib, base64
 MADE_BY = "fa_registry"  # a field that MLflow's pages ignore: digest of the state that fa_registry wrote
 NOTE = (
@@ -185,7 +184,7 @@ def _charts(runs: _Contents, group_by_setting: bool) -> dict[str, Any]:
     groups = {",".join(f"tag.{tag}.{group_tags[tag]}" for tag in grouped_by) for group_tags in tags_of_groups}
     return {
         # Few runs are sorted by the study's order of methods. Many runs are sorted by seed, because MLflow groups only loaded runs.
-        "orderByKey": "attributes.start_time" if runs.count <= LOADED else f"params.`{PARAM}seed`",
+        "orderByKey": "attributes.start_time" if runs.count <= LOADED else f"params.`{PARAM_SEED}`",
         "orderByAsc": True,
         "groupBy": {
             "aggregateFunction": "average",

@@ -172,8 +172,8 @@ class RunWriter:
         if initial is not None and self._keep.checkpoint_every:
             save_tensors(self._folder / schema.INITIAL, initial.state_dict())
         self._write_feedback()
-        for name, tensors in setup.files.items():
-            save_tensors(self._folder / name, tensors)
+        if setup.evaluation:
+            save_tensors(self._folder / schema.EVALUATION, setup.evaluation)
 
     def on_epoch(self, row: EpochRow, trainer: Trainer | None = None) -> None:
         """Write the metrics of an epoch, and a checkpoint if one is due.

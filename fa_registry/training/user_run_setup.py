@@ -27,7 +27,6 @@ from fa_registry.training.measuring import conventions_of
 from fa_registry.training.run_setup import eval_digest
 
 DISTRIBUTION = "given by the loop that trained it, not drawn here"
-EVALUATION = "evaluation.safetensors"  # x and y, stored if the run has a factory, because recomputation needs both
 OWN = "own"  # name of a data set without a name
 DIGITS = 8  # of a digest in a name
 LOSS = "loss"  # name of an entry in the conventions and in the entry `own_loop`
@@ -118,10 +117,10 @@ class UserRunSetup:
         return {"code": {f"methods/{self.spec.method}": script, **measuring_code()}, OWN_LOOP: dict(self.story)}
 
     @property
-    def files(self) -> Mapping[str, Mapping[str, Tensor]]:
-        """Additional files of the run: file name → (tensor name → tensor)."""
+    def evaluation(self) -> Mapping[str, Tensor]:
+        """The evaluation batch x and y if the run has a factory, because recomputation needs both; otherwise empty."""
         x, y = self.batch
-        return {EVALUATION: {"x": x, "y": y}} if "factory" in self.story else {}
+        return {"x": x, "y": y} if "factory" in self.story else {}
 
     def with_conventions(self, measurements: Measurements, reference: str, null_draws: int = 0) -> Measurements:
         """Return the measurements together with their conventions.

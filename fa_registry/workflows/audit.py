@@ -27,6 +27,7 @@ from fa_registry.reporting import notebook  # noqa: F401 (the display of the rep
 from fa_registry.reporting.render import rendered, renderer
 from fa_registry.safe_files import UnreadableFile, open_file
 from fa_registry.text_safety import escape_to_one_line
+from fa_registry.tracking import schema
 from fa_registry.tracking.base import Tracker
 from fa_registry.workflows.audit_publication import log_audit
 from fa_registry.workflows.conformance import with_conformance
@@ -198,7 +199,7 @@ def study_waivers(selector: RunSelector) -> str:
 
 def _warn_of_other_audit(out: Path, title: str) -> None:
     """Log a warning if the folder contains the pages of an audit with another title."""
-    with suppress(UnreadableFile), open_file(out / "index.html", LARGEST) as stream:
+    with suppress(UnreadableFile), open_file(out / schema.AUDIT_PAGE, LARGEST) as stream:
         found = re.search("<title>(.*?)</title>", stream.read(START).decode(errors="replace"))
         if found and html.unescape(found[1]) != title:
             other = escape_to_one_line(html.unescape(found[1]))

@@ -34,6 +34,7 @@ from fa_registry.reporting.view_models import (
     Truncated,
     documented,
 )
+from fa_registry.tracking.schema import AUDIT_PAGE
 
 MAX_NOTE = 4000  # characters; MLflow accepts 8000, but a shorter note is easier to read next to a run
 MOST_FORMS = 25  # most links in the note of an audit
@@ -93,7 +94,7 @@ def audit_note_context(sources: Sources, base: str = "", table: str = "") -> Aud
         run_count=len(report.runs),
         excluded=len(report.excluded),
         left_out=len(report.left_out),
-        audit=base and f"{base}index.html",
+        audit=base and f"{base}{AUDIT_PAGE}",
         table=table,
         forms=Truncated.first(
             MOST_FORMS, [dataclasses.replace(link, href=base and base + link.href) for link in links]
