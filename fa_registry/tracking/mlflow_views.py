@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 from fa_registry import jsonio
 from fa_registry.errors import RegistryError
-from fa_registry.metrics import GEOMETRIC, HEADLINES, TABLES, label_of, quantity_of, symbol_of, table
+from fa_registry.metrics import GEOMETRIC, HEADLINES, TABLES, Headline, Known, quantity_of, symbol_of, table
 from fa_registry.tracking.base import StoredRun
 from fa_registry.tracking.schema import (
     PARAM_SEED,
@@ -31,6 +31,7 @@ from fa_registry.tracking.schema import (
     TAG_STUDY,
     TAG_VERDICT,
     first_fire_tag,
+    headline,
 )
 
 ODD = re.compile(r"[^\w ·.,:;=()<>/+%-]")  # includes quotes and backslashes
@@ -147,11 +148,19 @@ class _Contents:
     groups: set[tuple[str | None, str | None]] = field(default_factory=set)
     """by setting and method"""
     first_fires: set[str] = field(default_factory=set)
+    headlines: dict[str, Headline] = field(default_factory=lambda: dict(HEADLINES))
+    """the built-in main metrics, then those that the tasks of the runs declare"""
+
+    @property
+    def known(self) -> Known:
+        return {metric.name: metric for item in self.headlines.values() for metric in item.metrics}
 
     def add(self, run: StoredRun) -> None:
         tags = run.tags
         self.count += 1
         self.metrics.update(run.metrics)
+        logged = headline(tags, run.metrics)
+        self.headlines.setdefault(logged.name, logged)
         self.groups.add((tags.get(TAG_SETTING), tags.get(TAG_METHOD)))
         self.first_fires.update(tag for tag in tags if tag.startswith(first_fire_tag("")))
 
@@ -169,10 +178,10 @@ def _both(
 
 def _charts(runs: _Contents, group_by_setting: bool) -> dict[str, Any]:
     logged, grouped_by = runs.metrics, [TAG_SETTING, TAG_METHOD] if group_by_setting else [TAG_METHOD]
-    headline = [
-        _chart("headline", name, key, label_of(name))
-        for name in table("mlflow_charts", HEADLINES.values())
-        if (key := SCALAR_METRICS[name]) in logged
+    main = [
+        _chart("headline", name, key, quantity_of(name, runs.known).label)
+        for name in table("mlflow_charts", runs.headlines.values())
+        if (key := SCALAR_METRICS.get(name, name)) in logged
     ]
     by_site = []
     for name in TABLES["mlflow_sites"]:
@@ -193,7 +202,7 @@ def _charts(runs: _Contents, group_by_setting: bool) -> dict[str, Any]:
         "groupsExpanded": dict.fromkeys(sorted(groups), False),
         "useGroupedValuesInCharts": True,
         "runsHiddenMode": "SHOW_ALL",  # by default MLflow draws ten runs
-        "compareRunCharts": [*headline, *by_site],
+        "compareRunCharts": [*main, *by_site],
         "compareRunSections": [
             _section("headline", "Headline"),
             _section("sites", "By site: first, middle and last"),
@@ -245,7 +254,7 @@ def _section(uuid: str, name: str) -> dict[str, Any]:
 
 
 def _table(runs: _Contents) -> dict[str, Any]:
-    keys = [SCALAR_METRICS.get(name, name) for name in table("mlflow_columns", HEADLINES.values())]
+    keys = [SCALAR_METRICS.get(name, name) for name in table("mlflow_columns", runs.headlines.values())]
     columns = [TAG_VERDICT, *(key for key in keys if key in runs.metrics), *sorted(runs.first_fires)]
     column_names = [f"metrics.`{key}`" if key in runs.metrics else f"tags.`{key}`" for key in columns]
     return {

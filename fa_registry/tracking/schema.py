@@ -5,10 +5,12 @@ All code that reads or writes a store uses these names.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from fa_registry.metrics import DECLARED, HEADLINES, Metric, value_in
+from fa_registry import jsonio
+from fa_registry.metrics import DECLARED, HEADLINES, Headline, Metric, declaration, logged_headline, value_in
 from fa_registry.records import SCHEMA, EditionReference, Measurements, Reading, RunSpec
 
 EXPERIMENT = "fa_registry"
@@ -57,6 +59,7 @@ TAG_IMPORTED_VERDICT = "fa.imported_verdict"  # verdict on the run in that bundl
 TAG_ADOPTED = "fa.adopted"  # "true" on a run that was trained elsewhere
 # digest of the final weights' content, so that a search finds equal weights under another name
 TAG_WEIGHTS = "fa.weights"
+TAG_HEADLINE = "fa.headline"  # the main metric that the run's task declares, for lists and charts: see `headline`
 # Tags of a model version that `promote` registers, in addition to those of its run. `fa.weights` is the SHA-256 of its file there.
 TAG_RUN, TAG_FEEDBACK, TAG_CONTROL, TAG_INTEGRITY = "fa.run", "fa.feedback", "fa.control", "fa.integrity"
 TAG_DESPITE, TAG_AUTHOR = "fa.despite", "fa.author"  # why a run that did not pass was promoted, and who decided it
@@ -131,6 +134,22 @@ KEPT_STATES = "kept_states"  # in provenance.json: the epochs after which states
 MOST_CHARTS = 20  # charts of third-party metrics; with more charts, the sites of built-in metrics would have no charts
 SEED = re.compile("-?[0-9]{1,19}")
 CHARTABLE = re.compile(r"[\w.\- ]{1,200}")  # a name that can be a metric's key unchanged
+
+
+def headline_tag(headline: Headline) -> dict[str, str]:
+    """Return the tag with the declaration of a task's own main metric; empty for a built-in main metric."""
+    fields = declaration(headline)
+    return {TAG_HEADLINE: jsonio.canonical(fields)} if fields else {}
+
+
+def headline(run_tags: Mapping[str, str], run_metrics: Collection[str]) -> Headline:
+    """Return the main metric of a run according to its tags and metric keys. An audit reads measurements.json instead."""
+    try:
+        fields = json.loads(run_tags.get(TAG_HEADLINE, "{}"))
+    except ValueError:
+        fields = {}
+    names = [name for name, key in SCALAR_METRICS.items() if key in run_metrics]
+    return logged_headline(names, fields if isinstance(fields, dict) else {})
 
 
 def first_fire_tag(rule: str) -> str:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fa_registry.errors import shortened
-from fa_registry.metrics import HEADLINES, TABLES, at_last_site, headline_of, table
+from fa_registry.metrics import TABLES, Headline, at_last_site, table
 from fa_registry.records import Measurements, Reading, Series, SiteSeries
 from fa_registry.safe_files import RECORD, UnreadableFile, read_file
 from fa_registry.tracking.base import Point
@@ -59,12 +59,6 @@ def write_series(path: Path, rows: Sequence[tuple[int, Measurements]]) -> None:
     columns = zip(*flat, strict=True) if flat else [()] * len(SCHEMA)
     arrays = [pa.array(column, type=field.type) for column, field in zip(columns, SCHEMA, strict=True)]
     pq.write_table(pa.table(arrays, schema=SCHEMA), path)
-
-
-def read_series(path: Path) -> tuple[Mapping[str, Series], Mapping[str, SiteSeries]]:
-    """Read the file once and return the results of `trajectory` and `by_site`."""
-    rows = read_rows(path)
-    return trajectory(rows), by_site(rows)
 
 
 def read_rows(path: Path) -> list[SeriesRow]:
@@ -126,11 +120,10 @@ def points(rows: Sequence[SeriesRow], extra_metrics: Sequence[str] = ()) -> Iter
             yield from (Point(key, value, epoch) for key in keys.get((metric, site), ()))
 
 
-def trajectory(rows: Sequence[SeriesRow]) -> Mapping[str, Series]:
+def trajectory(rows: Sequence[SeriesRow], headline: Headline) -> Mapping[str, Series]:
     """Return a series per metric that reports show for every epoch. Missing values are N/A."""
     epochs = 1 + max((row[0] for row in rows), default=-1)
     last = max((row[2] for row in rows), default=SCALAR_SITE)
-    headline = headline_of(dict.fromkeys(row[1] for row in rows if row[1] in HEADLINES))
     by_site = {name: at_last_site(name) for name in table("trajectory", [headline])}
     headline_names = {(base, last) if base else (name, SCALAR_SITE): name for name, base in by_site.items()}
     lines: dict[str, list[Reading]] = {name: [ABSENT] * epochs for name in headline_names.values()}

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from fa_registry import jsonio
 from fa_registry.datasets.base import DatasetCard, Splits, tensors_digest, unaugmented
 from fa_registry.errors import InvalidFields
+from fa_registry.metrics import declaration
 from fa_registry.records import Measurements, RunSpec, Scalar
 from fa_registry.records.manifest_checks import OWN_LOOP
 from fa_registry.safe_files import UnreadableFile, read_file
@@ -137,6 +138,7 @@ class UserRunSetup:
             "eval_samples": len(self.batch[1]),
             "eval_digest": eval_digest(self),
             **self.task.conventions(self.classes),
+            **declaration(self.task.headline),
             LOSS: loss_name(self.loss),
             "reference_gradient": reference or "the model's own backward pass",
             **conventions_of(self),

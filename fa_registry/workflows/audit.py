@@ -32,7 +32,6 @@ from fa_registry.tracking.base import Tracker
 from fa_registry.workflows.audit_publication import log_audit
 from fa_registry.workflows.conformance import with_conformance
 from fa_registry.workflows.editions import check_headlines, checked_terms
-from fa_registry.workflows.inspect_runs import logged_headline
 from fa_registry.workflows.options import (
     JudgingOptions,
     RemeasureOptions,
@@ -220,7 +219,8 @@ def build_report(
     Raises:
         UsageError: An edition judges a main metric that is not the main metric of the runs.
     """
-    check_headlines(editions, tuple(dict.fromkeys(map(logged_headline, selection.runs))))
+    headlines = dict.fromkeys(schema.headline(run.tags, run.metrics) for run in selection.runs)
+    check_headlines(editions, tuple(headlines))
     measuring = with_chosen(tracker, selection.runs, measuring)
     remeasured = remeasure_all(tracker, selection.runs, measuring, data_root)
     return make_report(selection, remeasured, editions, measuring, waivers)

@@ -147,7 +147,7 @@ def recorded_epochs(
     if is_full_replay:
         logged = logged_rows(read_rows(tracker.artifact(record.run_id, schema.SERIES)))
         row_differs = partial(_differences, logged, record.measurements.conventions)
-    headline = headline_of(record.measurements.scalars)
+    headline = headline_of(record.measurements)
     states = {}
     for epoch in sorted(provenance.get(schema.KEPT_STATES, ()), key=order):
         names = schema.kept_state(epoch), schema.after_kept_state(epoch)

@@ -79,7 +79,7 @@ class Notes:
     def margin(self, run: RunAudit) -> tuple[str, float] | None:
         """Return the key and the value of the run's margin over its frozen control, or None if undefined."""
         value = self.sources.frozen.margin(run).reading.value
-        return None if value is None else (headline_of(run.record.measurements.scalars).margin, value)
+        return None if value is None else (headline_of(run.record.measurements).margin, value)
 
 
 def audit_note_context(sources: Sources, base: str = "", table: str = "") -> AuditNoteContext:
