@@ -119,7 +119,7 @@ class UserRunSetup:
 
     @property
     def evaluation(self) -> Mapping[str, Tensor]:
-        """The evaluation batch x and y if the run has a factory, because recomputation needs both; otherwise empty."""
+        """The batch x and y that recomputation needs if the run has a factory; otherwise empty."""
         x, y = self.batch
         return {"x": x, "y": y} if "factory" in self.story else {}
 
