@@ -123,7 +123,6 @@ def audited(result: AuditResult, as_json: bool) -> None:
 
     The last lines are the meaning of the result in at most three sentences, and the address of the report.
     """
-    from fa_registry.reporting.pages.index import COMPARED
     from fa_registry.reporting.summary import depth_summary, gamma_summary  # jinja2, which `--help` does not need
 
     report, left_out = result.report, result.report.left_out
@@ -148,7 +147,7 @@ def audited(result: AuditResult, as_json: bool) -> None:
     for run in report.choice.beside or () if report.choice else ():
         print_out(f"similar setting (numbers within 1 %): {_seed_text(run)}")
     for remark in report.remarks:
-        if not COMPARED.match(remark):  # statistics over all methods, which the report explains
+        if remark not in report.compared:  # statistics over all methods, which the report explains
             print_out(f"note: {remark}")
     print_page(result.page, result.store)
     print_out(*depth_summary(report), *filter(None, [gamma_summary(report)]))

@@ -146,6 +146,8 @@ class Verdict(NotebookRepr):
     """label on pages, e.g. `FAIL(D1+D3)`"""
     flags: tuple[str, ...] = ()
     """rules that fired, such as `D1`, and rules with a state, such as `D3 undecided`"""
+    base: str = ""
+    """the label without its flags; empty if the label has no flags"""
 
 
 @dataclass(frozen=True, repr=False)
@@ -367,6 +369,8 @@ class AuditReport(NotebookRepr):
     """runs that were selected but could not be judged"""
     remarks: tuple[str, ...] = ()
     """further remarks for the reader"""
+    compared: tuple[str, ...] = ()
+    """those of the remarks that count the methods compared with their frozen controls"""
     cards: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """`family/name` → card of each method, data set, architecture and diagnostic that occurs"""
     opinions: tuple[SecondOpinion, ...] = ()

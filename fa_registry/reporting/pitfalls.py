@@ -13,7 +13,7 @@ from fa_registry.protocol.near_settings import describe_difference
 from fa_registry.protocol.paired_runs import whole
 from fa_registry.protocol.verdict import is_intact
 from fa_registry.records import (
-    NOT_ITS_GRADIENT,
+    WRONG_GRADIENT,
     AuditReport,
     OtherRun,
     Reading,
@@ -307,7 +307,7 @@ def saved_feedback(context: PitfallContext) -> Answered:
     The pitfall is to report 1.0, or the cosine of the credit with itself.
     """
     if objection := objection_in(context.run.record.measurements):
-        return VIOLATED if objection.startswith(NOT_ITS_GRADIENT) else UNKNOWN, objection
+        return VIOLATED if objection.kind == WRONG_GRADIENT else UNKNOWN, objection
     if context.run.record.feedback.get("sha256"):
         return AVOIDED, "the feedback state was saved with its SHA-256, and Γ is computed with it"
     has_feedback = context.card.get("has_feedback")

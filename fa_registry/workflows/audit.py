@@ -248,6 +248,7 @@ def make_report(
     interim_analyses, _ = previous_seed_sets(records, selection.runs)
     judged = judge_all(records, leading, waivers, interim_analyses)
     without_effect = [*_expired(waivers), *unknown_rules(waivers, editions), *without_runs(waivers, records)]
+    compared = tuple(compared_methods(judged))
     return AuditReport(
         title=f"Audit of study {selection.study}" if selection.study else f"Audit of {selection.text}",
         selection=selection.text,
@@ -259,9 +260,10 @@ def make_report(
             *selection.remarks,
             *duplicate_remarks(records),
             *replay_remark(remeasured),
-            *compared_methods(judged),
+            *compared,
             *without_effect,
         ),
+        compared=compared,
         cards=cards(records),
         opinions=second_opinions(records, other_editions, waivers, interim_analyses),
         waivers=waivers,

@@ -76,7 +76,7 @@ def series(run_id: str, store: str = "") -> pd.DataFrame:
     digests = read_provenance(provenance)["digests"]
     check_seal(tracker, run, digests)
     check_files(tracker, run.run_id, {schema.SERIES: digests.get(schema.SERIES, "none")})
-    frame = pd.DataFrame(read_rows(path), columns=list(OF_A_ROW))
+    frame = pd.DataFrame([row[: len(OF_A_ROW)] for row in read_rows(path)], columns=list(OF_A_ROW))
     frame["site"] = frame["site"].astype("Int64").mask(frame["site"] == SCALAR_SITE)
     return _described(frame, frame["quantity"].unique(), _known())
 

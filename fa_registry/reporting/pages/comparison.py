@@ -509,7 +509,7 @@ def _row(
         return PairedRow(*subject, Number(none, kind, ()), none, none, (), "none", none.reason)
     difference = paired_difference(*({seed: side[seed] for seed in shared} for side in (values_a, values_b)))
     missing = sorted({key[0] for key in (*a, *b)} - shared)
-    remarks = [difference.remark.removeprefix("provisional: ")] if difference.remark else []
+    remarks = [difference.remark] if difference.remark else []
     if missing:
         remarks.append(f"without seed {', '.join(map(str, missing))}, for which one of the columns has no value")
     ids = tuple(run_id for seed, run_id in (*a, *b) if seed in shared)
