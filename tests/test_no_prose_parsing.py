@@ -100,16 +100,16 @@ def _names_of_prose(nodes: list[ast.AST]) -> Iterator[str]:
     known: set[str] = set()
 
     def is_text(node: ast.AST | None) -> bool:
-        is_list = isinstance(node, (ast.GeneratorExp, ast.ListComp, ast.SetComp))
+        is_list = isinstance(node, (ast.GeneratorExp, ast.ListComp))  # membership in a set compares whole texts
         return _is_attribute(node.elt if is_list else node) or (isinstance(node, ast.Name) and node.id in known)
 
     for _ in range(3):  # a list, its entries, and what they are given to
         for node in nodes:
-            targets: list[ast.AST] = []
-            if isinstance(node, ast.Assign) and is_text(node.value):
-                targets = node.targets
-            elif isinstance(node, (ast.NamedExpr, ast.AnnAssign)) and is_text(node.value) or isinstance(node, (ast.For, ast.comprehension)) and is_text(node.iter):
-                targets = [node.target]
+            given = node.iter if isinstance(node, (ast.For, ast.comprehension)) else getattr(node, "value", None)
+            is_target = isinstance(node, (ast.Assign, ast.NamedExpr, ast.AnnAssign, ast.For, ast.comprehension))
+            if not is_target or not is_text(given):
+                continue
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             known.update(target.id for target in targets if isinstance(target, ast.Name))
     yield from known
 
