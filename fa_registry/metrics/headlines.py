@@ -81,7 +81,7 @@ class Headline:
 
     @property
     def is_share(self) -> bool:
-        """Whether the main metric is a share of the test samples, so that each sample changes it by the same amount."""
+        """Whether the main metric is a share of the test samples, as an accuracy is."""
         return not self.step
 
     @property
@@ -157,14 +157,14 @@ class Headline:
 
 @lru_cache(maxsize=64)  # each run of an audit declares it
 def own_headline(
-    name: str, symbol: str, words: str, *, unit: str, direction: str, digits: int = 4, step: float = 0.0
+    name: str, symbol: str, description: str, *, unit: str, direction: str, digits: int = 4, step: float = 0.0
 ) -> Headline:
     """Declare the headline of a third-party task, whose main metric is a number in any unit.
 
     Args:
         name: name of the main metric, in lower case.
         symbol: the metric in sentences, for example `mean error`.
-        words: short description.
+        description: short description.
         unit: unit of the metric and of its margin.
         direction: whether a `higher` or a `lower` value is better.
         digits: decimals of a margin in sentences.
@@ -177,7 +177,9 @@ def own_headline(
         not NAME.fullmatch(name) or name in DECLARED
     )
     problems += [
-        f"{field}: missing" for field, text in (("symbol", symbol), ("words", words), ("unit", unit)) if not text
+        f"{field}: missing"
+        for field, text in (("symbol", symbol), ("description", description), ("unit", unit))
+        if not text
     ]
     problems += [f"direction: expected higher or lower, found {direction!r}"] * (direction not in ("higher", "lower"))
     problems += [f"digits: expected 0 to {MOST_DIGITS}, found {digits!r}"] * (digits not in range(MOST_DIGITS + 1))
@@ -187,7 +189,9 @@ def own_headline(
     of_control = {"unit": unit, "always": True, "where": "run", "about": name, "compared_with_control": True}
     head = symbol[:1].upper() + symbol[1:]
     return Headline(
-        Metric(name, symbol, words, always=True, unit=unit, where="epoch", about=name, head=head, direction=direction),
+        Metric(
+            name, symbol, description, always=True, unit=unit, where="epoch", about=name, head=head, direction=direction
+        ),
         Metric(
             f"frozen_{name}",
             "frozen",
@@ -209,7 +213,7 @@ def own_headline(
         unit=unit,
         digits=digits,
         step=step or 10.0**-digits,
-        axis=words,
+        axis=description,
         axis_label=f"{symbol}, {unit}",
     )
 
@@ -220,7 +224,7 @@ def declaration(headline: Headline) -> dict[str, Scalar]:
         return {}
     fields: dict[str, Scalar] = {
         "symbol": headline.symbol,
-        "words": headline.metric.words,
+        "description": headline.metric.words,
         "unit": headline.unit,
         "direction": headline.metric.direction,
         "digits": headline.digits,
@@ -232,18 +236,18 @@ def declaration(headline: Headline) -> dict[str, Scalar]:
 def declared_headline(conventions: Mapping[str, Scalar]) -> Headline | None:
     """Return the headline that a run's conventions declare, or None without a valid declaration.
 
-    The conventions may come from a store that somebody else sent, so every text is shortened to one visible line.
+    The conventions may come from a store of another user, so every text is shortened to one visible line.
     """
     texts = [
         conventions.get(name)
-        for name in (OWN, *(f"{OWN}_{field}" for field in ("symbol", "words", "unit", "direction")))
+        for name in (OWN, *(f"{OWN}_{field}" for field in ("symbol", "description", "unit", "direction")))
     ]
     digits, step = conventions.get(f"{OWN}_digits"), conventions.get(f"{OWN}_step")
     if not all(isinstance(text, str) for text in texts) or not is_finite(digits) or not is_finite(step):
         return None
-    name, symbol, words, unit, direction = (escape_to_one_line(text)[:MOST_TEXT] for text in texts)
+    name, symbol, description, unit, direction = (escape_to_one_line(text)[:MOST_TEXT] for text in texts)
     try:
-        return own_headline(name, symbol, words, unit=unit, direction=direction, digits=int(digits), step=step)
+        return own_headline(name, symbol, description, unit=unit, direction=direction, digits=int(digits), step=step)
     except PluginError:
         return None
 
@@ -271,7 +275,7 @@ MARGIN_LABEL, MARGIN_SYMBOL = DEFAULT.margin_metric.label, DEFAULT.margin_metric
 
 
 def logged_headline(scalars: Collection[str], conventions: Mapping[str, Scalar] = MappingProxyType({})) -> Headline:
-    """Return the headline that conventions declare, or the built-in headline whose main metric is among `scalars`."""
+    """Return the headline that conventions declare, or the built-in one among `scalars`."""
     built_in = (item for item in HEADLINES.values() if item.name in scalars)
     return declared_headline(conventions) or next(built_in, DEFAULT)
 

@@ -37,7 +37,7 @@ class Reason(str):
 
 
 def not_finite(what: str) -> Reason:
-    """Return the reason that a value is inf or nan. JSON and the stored tables cannot represent inf and nan."""
+    """Return the reason that a value is inf or nan, which JSON cannot represent."""
     return Reason(f"{NOT_FINITE}: {what}", NOT_FINITE)
 
 

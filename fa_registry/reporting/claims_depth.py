@@ -164,7 +164,7 @@ def _estimate(finding: Finding) -> str:
 
 
 def _accuracy(runs: Sequence[RunAudit]) -> OverSeeds:
-    """Return the mean of the main metric over seeds, or N/A if the main metric is no share of the test samples."""
+    """Return the mean of a share of the test samples over seeds; N/A for other metrics."""
     headline = _headline(runs[0])
     absent = Reading(None, f"the {headline.symbol} is no share of the test samples")
     readings = (

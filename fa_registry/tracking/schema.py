@@ -143,7 +143,10 @@ def headline_tag(headline: Headline) -> dict[str, str]:
 
 
 def headline(run_tags: Mapping[str, str], run_metrics: Collection[str]) -> Headline:
-    """Return the main metric of a run according to its tags and metric keys. An audit reads measurements.json instead."""
+    """Return the main metric of a run according to its tags and metric keys.
+
+    For lists and charts only: an audit reads measurements.json.
+    """
     try:
         fields = json.loads(run_tags.get(TAG_HEADLINE, "{}"))
     except ValueError:

@@ -167,6 +167,6 @@ def test_a_card_takes_the_name_of_its_own_headline():
     ],
 )
 def test_a_wrong_declaration_is_refused(fields):
-    right = {"name": "miss", "symbol": "miss", "words": "distance", "unit": "cm", "direction": "lower"}
+    right = {"name": "miss", "symbol": "miss", "description": "distance", "unit": "cm", "direction": "lower"}
     with pytest.raises(PluginError):
         own_headline(**right | fields)
