@@ -369,8 +369,6 @@ class AuditReport(NotebookRepr):
     """runs that were selected but could not be judged"""
     remarks: tuple[str, ...] = ()
     """further remarks for the reader"""
-    compared: tuple[str, ...] = ()
-    """those of the remarks that count the methods compared with their frozen controls"""
     cards: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """`family/name` → card of each method, data set, architecture and diagnostic that occurs"""
     opinions: tuple[SecondOpinion, ...] = ()
@@ -383,6 +381,8 @@ class AuditReport(NotebookRepr):
     """how the runs were chosen; null in old reports, some of which contain this field only for a selected study"""
     replay: Replay | None = None
     """the runs that were replayed completely; null if logged values were trusted, and in reports of older releases"""
+    compared: tuple[str, ...] = ()
+    """those of the remarks that count the methods compared with their frozen controls"""
     schema: Literal[SCHEMA] = SCHEMA
     """version of this schema"""
 
