@@ -11,7 +11,6 @@ from fa_registry.errors import PluginError
 from fa_registry.metrics import (
     ARITHMETIC,
     CHOICES,
-    COMPARED_WITH_CONTROL,
     DECLARED,
     DEVIATIONS,
     GEOMETRIC,
@@ -24,8 +23,8 @@ from fa_registry.metrics import (
     TABLES,
     Metric,
     at_last_site,
-    headline_of,
     kind_of,
+    logged_headline,
     metrics_of_cards,
     over_seeds,
     quantity_of,
@@ -69,7 +68,7 @@ def test_a_table_of_two_tasks_has_the_columns_of_both():
     both = [HEADLINES["accuracy"], HEADLINES["token_loss"]]
     shown = table("audit", both)
     assert shown[:6] == ("accuracy", "token_loss", "frozen_accuracy", "frozen_token_loss", "margin_pp", "margin_nats")
-    assert all(name in COMPARED_WITH_CONTROL and DECLARED[name].compared_with_control for name in shown[2:6])
+    assert all(DECLARED[name].compared_with_control for name in shown[2:6])
     assert {name for name in shown if quantity_of(name).with_deviation} == {"accuracy", "token_loss", "gamma_deep_mean"}
 
 
@@ -94,9 +93,9 @@ def test_half_a_test_sample_is_a_step_of_an_accuracy_only():
 
 
 def test_a_run_has_the_headline_that_it_recorded():
-    assert headline_of({"token_loss": Reading(1.5)}).margin == "margin_nats"
-    assert headline_of({"accuracy": Reading(None, "no classes"), "loss_train": Reading(1.0)}).name == "accuracy"
-    assert headline_of({}).name == "accuracy"
+    assert logged_headline({"token_loss": Reading(1.5)}).margin == "margin_nats"
+    assert logged_headline({"accuracy": Reading(None, "no classes"), "loss_train": Reading(1.0)}).name == "accuracy"
+    assert logged_headline({}).name == "accuracy"
 
 
 def test_a_number_that_has_a_line_in_the_form_is_in_what_lists_all_numbers_too():

@@ -1,7 +1,6 @@
-"""Facts travel, sentences do not: the library prints the text of a record and never reads it (house.md, law 3).
+"""Facts are fields: the library prints the text of a record and never reads a fact out of it (structure.md, rule 1).
 
-A fact that is looked up in a sentence is lost when a word of the sentence changes: an edition's copy lost what must be
-walked back, and a checklist what came after the first five lines.
+A fact that is read out of a sentence is lost when a word of the sentence changes.
 """
 
 from __future__ import annotations
@@ -15,8 +14,52 @@ import pytest
 import fa_registry
 
 PACKAGE = Path(fa_registry.__file__).parent
-PROSE = {"sentence", "reason", "details", "detail", "required"}
+RECORDS = ("records", "protocol", "statistics")  # packages whose dataclasses are records
+TEXT = {"str", "str | None", "tuple[str, ...]", "Mapping[str, str]"}  # annotations of fields with text
+# Fields of records with text that code compares: they identify something, or have one of a few values.
+IDENTIFIERS = {
+    *("name", "code", "field", "quantity", "rule", "run", "run_id", "frozen_run_id", "reference_run_id"),
+    *("subject", "others", "study", "setting", "author", "reference", "based_on", "nonce"),  # names of things
+    *("method", "architecture", "dataset", "control", "where", "site"),  # names in a specification or a reference file
+    *("optimizer", "schedule", "credit_norm", "precision", "device_class"),  # settings with a few values
+    *("outcome", "state", "status", "kind", "crossed", "average"),  # values of a declared list
+    *("fired", "clear", "flags", "labels", "left_out"),  # words that an edition declares, and codes of rules
+    *("digest", "digests", "weights", "asked", "also"),  # digests, and arguments or files that a user gave
+    *("date", "expiry"),  # dates
+    "describe",  # a template of str.format
+    "unit",  # one of the units of metrics.declarations
+    "test",  # name of a statistical test
+    "margin",  # name of a margin in a reference file
+    "help",  # the text of an option, which the option's declaration extends
+}
+PATTERN_METHODS = {
+    "match",
+    "fullmatch",
+    "search",
+    "findall",
+    "finditer",
+    "split",
+    "sub",
+    "subn",
+}  # of re and of a pattern
 STRING_METHODS = {name for name in dir(str) if not name.startswith("_")}
+
+
+def text_fields(wanted: set[str] = TEXT) -> dict[str, set[str]]:
+    """Return the fields with text of all records: name of the field → names of its classes."""
+    fields: dict[str, set[str]] = {}
+    for path in (path for package in RECORDS for path in sorted((PACKAGE / package).rglob("*.py"))):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            decorators = map(ast.unparse, getattr(node, "decorator_list", ()))
+            if isinstance(node, ast.ClassDef) and any("dataclass" in decorator for decorator in decorators):
+                for entry in node.body:
+                    if isinstance(entry, ast.AnnAssign) and ast.unparse(entry.annotation) in wanted:
+                        fields.setdefault(entry.target.id, set()).add(node.name)
+    return fields
+
+
+PROSE = text_fields().keys() - IDENTIFIERS
+LISTS = text_fields({"tuple[str, ...]"}).keys() - IDENTIFIERS  # `text in LIST` compares whole texts
 
 
 def readers(source: str) -> list[int]:
@@ -32,38 +75,58 @@ def _read_in(scope: ast.AST) -> Iterator[int]:
     names = set() if isinstance(scope, ast.Module) else set(_names_of_prose(nodes))
 
     def is_prose(node: ast.AST) -> bool:
-        return _is_attribute(node) or (isinstance(node, ast.Name) and node.id in names)
+        is_entry = isinstance(node, ast.Subscript) and not isinstance(node.slice, ast.Slice)
+        entry = node.value if is_entry else node  # an entry of a list of texts
+        return _is_attribute(entry) or (isinstance(entry, ast.Name) and entry.id in names)
 
     for node in nodes:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             called = node.func
             by_method = called.attr in STRING_METHODS and is_prose(called.value)
-            by_pattern = (
-                isinstance(called.value, ast.Name) and called.value.id == "re" and any(map(is_prose, node.args))
-            )
+            by_pattern = called.attr in PATTERN_METHODS and any(map(is_prose, node.args))
             if by_method or by_pattern:
                 yield node.lineno
         if isinstance(node, ast.Compare):
             sides = [node.left, *node.comparators]
             searched = any(isinstance(operator, (ast.In, ast.NotIn)) for operator in node.ops)
+            searched = searched and (isinstance(node.left, ast.Constant) or not all(map(_is_list, node.comparators)))
             with_text = any(isinstance(side, ast.Constant) and side.value for side in sides)
             if any(map(is_prose, sides)) and (searched or with_text):
                 yield node.lineno
 
 
 def _names_of_prose(nodes: list[ast.AST]) -> Iterator[str]:
-    """Names that are given such words, or go through the lines of them."""
-    for node in nodes:
-        if isinstance(node, ast.Assign) and _is_attribute(node.value):
-            yield from (target.id for target in node.targets if isinstance(target, ast.Name))
-        if isinstance(node, (ast.NamedExpr, ast.AnnAssign)) and _is_attribute(node.value):
-            yield from [node.target.id] if isinstance(node.target, ast.Name) else []
-        if isinstance(node, (ast.For, ast.comprehension)) and _is_attribute(node.iter):
-            yield from [node.target.id] if isinstance(node.target, ast.Name) else []
+    """Names that are given such texts or lists of such texts, or go through their entries."""
+    known: set[str] = set()
+
+    def is_text(node: ast.AST | None) -> bool:
+        is_list = isinstance(node, (ast.GeneratorExp, ast.ListComp))  # membership in a set compares whole texts
+        return _is_attribute(node.elt if is_list else node) or (isinstance(node, ast.Name) and node.id in known)
+
+    for _ in range(3):  # a list, its entries, and what they are given to
+        for node in nodes:
+            given = node.iter if isinstance(node, (ast.For, ast.comprehension)) else getattr(node, "value", None)
+            is_target = isinstance(node, (ast.Assign, ast.NamedExpr, ast.AnnAssign, ast.For, ast.comprehension))
+            if not is_target or not is_text(given):
+                continue
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            known.update(target.id for target in targets if isinstance(target, ast.Name))
+    yield from known
 
 
 def _is_attribute(node: ast.AST | None) -> bool:
     return isinstance(node, ast.Attribute) and node.attr in PROSE
+
+
+def _is_list(node: ast.AST) -> bool:
+    return isinstance(node, ast.Attribute) and node.attr in LISTS
+
+
+def test_every_field_with_text_is_prose_or_an_identifier():
+    """An identifier that no record has any more would permit reading a later field with this name."""
+    assert {"reason", "sentence", "detail", "details", "remark", "remarks", "notes", "label", "base", "text"} <= PROSE
+    assert text_fields().keys() >= IDENTIFIERS - {"help", "site"}
+    assert {"remarks", "details", "notes", "compared"} <= LISTS and "reason" not in LISTS
 
 
 def test_no_fact_is_read_back_out_of_text():
@@ -89,6 +152,13 @@ def test_no_fact_is_read_back_out_of_text():
         "def f(run):\n    for line in run.details:\n        print(line.split()[0])",
         "def f(one):\n    words = one.sentence\n    return 'NOISY' in words",
         "def f(one):\n    return (words := one.detail) and words.find('x')",
+        "remarks = [difference.remark.removeprefix('provisional: ')]",
+        "label = re.match(r'[^(:]*:?', worst.label)[0]",
+        "def f(report):\n    return [remark for remark in report.remarks if COMPARED.match(remark)]",
+        "first = integrity.details[0].partition(':')[0]",
+        "found = 'growth' in finding.sentence",
+        "def f(row):\n    reasons = (one.reason for one in row)\n    return [r for r in reasons if r.startswith('not')]",
+        "def f(one, other):\n    words = one.reason\n    return words in other.reason",
     ],
 )
 def test_what_reads_text_is_found(source):
@@ -104,6 +174,8 @@ def test_what_reads_text_is_found(source):
         "missing = reading.reason or 'not measured'",
         "alike = (one.sentence, one.observed) == (other.sentence, other.observed)",
         "never = one.never and 'growth' in finding.quantities",
+        "def f(report):\n    return [remark for remark in report.remarks if remark not in report.compared]",
+        "failed = finding.outcome == 'fail' and run_id.startswith(waiver.run)",
         "def f(one):\n    words = one.name\n    return words.split()\ndef g(one):\n    words = one.reason\n    return words",
     ],
 )

@@ -7,7 +7,6 @@ from typing import Any
 
 from torch import nn
 
-from fa_registry.metrics import TOKEN_LOSS
 from fa_registry.workflows.track import TrackedRun, track
 
 
@@ -43,8 +42,8 @@ class Following:
             test_loss: name of the test loss per token in `metrics`, for a model with one target per position.
             loss: name of the training loss in `metrics`.
         """
-        of_tokens = self._run.headline == TOKEN_LOSS
-        main = {"test_loss": metrics.get(test_loss)} if of_tokens else {"test_accuracy": metrics.get(accuracy)}
+        is_share = self._run.headline.is_share
+        main = {"test_accuracy": metrics.get(accuracy)} if is_share else {"test_loss": metrics.get(test_loss)}
         reported = {**main, "loss_train": metrics.get(loss)}
         self._run.epoch(**{name: float(value) for name, value in reported.items() if value is not None})
 

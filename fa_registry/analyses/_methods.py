@@ -27,6 +27,7 @@ class MethodRuns:
 
     label: str
     group: Group
+    mark: str = ""  # end of the label if several methods have the same label
 
     @property
     def runs(self) -> tuple[RunAudit, ...]:
@@ -59,7 +60,7 @@ def trained(report: AuditReport) -> tuple[MethodRuns, ...]:
     methods = []
     for (label, setting), group in zip(labels_and_settings, trained_groups, strict=True):
         digits = "" if counts[label, setting] == 1 else f" [{seeds_key(group.runs[0].record.spec)[:6]}]"
-        methods.append(MethodRuns(f"{label}{digits}", group))
+        methods.append(MethodRuns(f"{label}{digits}", group, digits))
     return tuple(methods)
 
 

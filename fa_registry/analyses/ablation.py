@@ -20,7 +20,7 @@ from typing import Any
 
 from fa_registry.analyses._methods import METHOD, RUNS, SETTING, MethodRuns, trained
 from fa_registry.analyses.base import Analyser, AnalysisCell, AnalysisColumn, AnalysisResult, AnalysisTable
-from fa_registry.metrics import ACCURACY, Headline, headline_of, headlines_of, symbol_of
+from fa_registry.metrics import DEFAULT, Headline, headline_of, headlines_of, symbol_of
 from fa_registry.protocol.credit import is_exact
 from fa_registry.protocol.paired_runs import chance_of
 from fa_registry.protocol.reductions import take
@@ -47,7 +47,7 @@ class Evidence:
     warned: frozenset[str]
 
 
-def instruments(edition: Edition, headlines: Sequence[Headline] = (ACCURACY,)) -> tuple[str, ...]:
+def instruments(edition: Edition, headlines: Sequence[Headline] = (DEFAULT,)) -> tuple[str, ...]:
     """Return the names of all instruments: main metric, Γ, and the gating rules in order."""
     return (_main(headlines), GAMMA, *(rule.code for rule in edition.rules if rule.gating))
 
@@ -81,7 +81,7 @@ def not_better_than_guessing(run: RunAudit) -> bool | None:
 
     Return None if the metric or the value that guessing reaches is unknown.
     """
-    headline = headline_of(run.record.measurements.scalars)
+    headline = headline_of(run.record.measurements)
     value, chance = take(headline.name, "scalar", run.record.measurements)[0].value, chance_of(run.record)
     if value is None or chance is None:
         return None
@@ -274,7 +274,7 @@ PLUGIN = Analyser(
     name="ablation",
     title="Decision utility",
     question=f"Which runs does each subset of the main metric, {GAMMA} and the rules of the protocol reject?",
-    source=f"arXiv 2606.21126, ablation at seed 42: {ACCURACY.symbol} and {GAMMA} compared with the full protocol",
+    source=f"arXiv 2606.21126, ablation at seed 42: {DEFAULT.symbol} and {GAMMA} compared with the full protocol",
     answer=answer,
     rank=3,
 )

@@ -61,8 +61,8 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
     rows, by_run, by_site = [], [], []
     for method in trained(report):
         sites = _sites(method, report.cards.get(f"methods/{method.name}", {}))
-        by_site += sites
-        rows.append({**method.cells, **_aggregates(method.runs), **_carrier(sites)})
+        by_site += [row for _, row in sites]
+        rows.append({**method.cells, **_aggregates(method.runs), **_carrier([row for counts, row in sites if counts])})
         labels = {name: method.cells[name] for name in (METHOD.name, SETTING.name)}
         for run in method.runs:
             seed = AnalysisCell(Reading(float(run.record.spec.seed)), run_ids=(run.record.run_id,))
@@ -94,23 +94,27 @@ def _spread_and_ratio(values: list[float]) -> tuple[Reading, Reading]:
     return spread, Reading.of(sizes[-1] / sizes[0])
 
 
-def _sites(method: MethodRuns, card: Mapping[str, Any]) -> list[dict[str, AnalysisCell]]:
+def _sites(method: MethodRuns, card: Mapping[str, Any]) -> list[tuple[bool, dict[str, AnalysisCell]]]:
+    """Return one row per site, and whether the site counts in the aggregates over sites 1..L."""
     count = max(len(run.record.measurements.sites.get("gamma", ())) for run in method.runs)
     rows = []
     for site in range(count):
-        note = "exact by construction" if site in exact_sites(card, count) else "yes"
-        if note == "yes" and site == 0:
-            note = "only in the aggregates over sites 0..L"
+        is_exact = site in exact_sites(card, count)
+        counts = not is_exact and site > 0
+        note = "exact by construction" if is_exact else "yes" if counts else "only in the aggregates over sites 0..L"
         if any(_gamma(run.record, site).reason == NOT_CREDITED for run in method.runs):
-            note = f"no: {NOT_CREDITED}"
+            counts, note = False, f"no: {NOT_CREDITED}"
         rows.append(
-            {
-                METHOD.name: method.cells[METHOD.name],
-                SETTING.name: method.cells[SETTING.name],
-                "site": AnalysisCell(Reading(float(site))),
-                "gamma": mean_cell(method.runs, "gamma", lambda record, site=site: _gamma(record, site)),
-                "counts": AnalysisCell(text=note),
-            }
+            (
+                counts,
+                {
+                    METHOD.name: method.cells[METHOD.name],
+                    SETTING.name: method.cells[SETTING.name],
+                    "site": AnalysisCell(Reading(float(site))),
+                    "gamma": mean_cell(method.runs, "gamma", lambda record, site=site: _gamma(record, site)),
+                    "counts": AnalysisCell(text=note),
+                },
+            )
         )
     return rows
 
@@ -120,12 +124,11 @@ def _gamma(record: RunRecord, site: int) -> Reading:
     return row[site] if site < len(row) else Reading(None, f"site {site} does not exist in this run")
 
 
-def _carrier(sites: list[dict[str, AnalysisCell]]) -> dict[str, AnalysisCell]:
-    """Return the cells `carrier` and `share` for the site l ≥ 1 with the largest |Γ_l|.
+def _carrier(counted_rows: list[dict[str, AnalysisCell]]) -> dict[str, AnalysisCell]:
+    """Return the cells `carrier` and `share` for the counted site l ≥ 1 with the largest |Γ_l|.
 
     `share` is the fraction of this |Γ_l| in the sum over sites. `carrier` names the site if the fraction is larger than ½.
     """
-    counted_rows = [row for row in sites if row["counts"].text == "yes"]
     missing = [row["gamma"] for row in counted_rows if row["gamma"].reading.value is None]
     if missing or not counted_rows:
         reason = f"no site is counted, because {GAMMA} was not measured or the credit is exact at every site"

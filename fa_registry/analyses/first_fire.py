@@ -185,7 +185,9 @@ def _row(method: MethodRuns, rule: Rule, result: Fire) -> dict[str, AnalysisCell
         SETTING.name: method.cells[SETTING.name],
         SEED.name: AnalysisCell(Reading(float(result.run.record.spec.seed)), run_ids=ids),
         "rule": AnalysisCell(text=rule.code),
-        "epoch": AnalysisCell(result.epoch, text="" if result.text.isdigit() else result.text, run_ids=ids),
+        "epoch": AnalysisCell(
+            result.epoch, text=result.text if result.open or result.epoch.value is None else "", run_ids=ids
+        ),
         "trained": AnalysisCell(count, run_ids=ids),
     }
 

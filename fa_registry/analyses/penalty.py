@@ -145,7 +145,8 @@ def _strength(method: MethodRuns) -> float:
 
 
 def _base(method: MethodRuns) -> str:
-    return method.label.replace(f"+pen λ={_strength(method):g}", "")
+    spec = dataclasses.replace(method.runs[0].record.spec, penalty=0.0)
+    return f"{spec.label}{method.mark}"
 
 
 def _named(method: MethodRuns) -> dict[str, AnalysisCell]:

@@ -19,7 +19,6 @@ from fa_registry.records import AuditReport, RunRecord
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.memory import MemoryTracker
-from fa_registry.tracking.page_digests import SEAL
 from fa_registry.tracking.reader import check_files, check_seal
 
 TABLES, RUNS, AUDIT = "runs.json", "runs", "audit"
@@ -49,8 +48,9 @@ def collect_files(
         check_files(tracker, run.run_id, {name: digests[name] for name in names})
         for name in (schema.PROVENANCE, *names):
             _copy(tracker, run.run_id, name, folder / RUNS / run.run_id / name)
-    recorded = jsonio.decode(dict[str, str], jsonio.read_json(tracker.artifact(audit.run_id, SEAL)), SEAL)
-    for name in (SEAL, *recorded):
+    content = jsonio.read_json(tracker.artifact(audit.run_id, schema.PAGE_DIGESTS))
+    recorded = jsonio.decode(dict[str, str], content, schema.PAGE_DIGESTS)
+    for name in (schema.PAGE_DIGESTS, *recorded):
         _copy(tracker, audit.run_id, name, folder / AUDIT / name)
     (folder / TABLES).write_text(jsonio.pretty([_table(run) for run in (audit, *runs)]), encoding="utf-8")
     (folder / CRATE).write_text(jsonio.pretty(crate(report, audit, licence, folder)), encoding="utf-8")
@@ -67,7 +67,9 @@ def _copy(tracker: Tracker, run_id: str, name: str, target: Path) -> None:
 def _table(run: StoredRun) -> dict[str, Any]:
     """Return a run's row in the store's tables, without fields that may change later."""
     tags = {
-        name: value for name, value in sorted(run.tags.items()) if name.startswith("fa.") and name not in NOT_SEALED
+        name: value
+        for name, value in sorted(run.tags.items())
+        if name.startswith(schema.TAGS) and name not in NOT_SEALED
     }
     if run.tags.get(schema.TAG_KIND) == "audit":
         tags[schema.TAG_PAGES] = run.tags.get(schema.TAG_PAGES, "")

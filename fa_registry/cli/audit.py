@@ -123,7 +123,6 @@ def audited(result: AuditResult, as_json: bool) -> None:
 
     The last lines are the meaning of the result in at most three sentences, and the address of the report.
     """
-    from fa_registry.reporting.pages.index import COMPARED
     from fa_registry.reporting.summary import depth_summary, gamma_summary  # jinja2, which `--help` does not need
 
     report, left_out = result.report, result.report.left_out
@@ -148,7 +147,7 @@ def audited(result: AuditResult, as_json: bool) -> None:
     for run in report.choice.beside or () if report.choice else ():
         print_out(f"similar setting (numbers within 1 %): {_seed_text(run)}")
     for remark in report.remarks:
-        if not COMPARED.match(remark):  # statistics over all methods, which the report explains
+        if remark not in report.compared:  # statistics over all methods, which the report explains
             print_out(f"note: {remark}")
     print_page(result.page, result.store)
     print_out(*depth_summary(report), *filter(None, [gamma_summary(report)]))
@@ -161,7 +160,7 @@ def _seed_text(run: OtherRun) -> str:
 
 def _judged(report: AuditReport) -> None:
     """Print one row per method and setting with the verdict of each edition."""
-    from fa_registry.metrics import headlines_of, is_scale, quantity_of
+    from fa_registry.metrics import headlines_of, is_scale, metrics_of_report, quantity_of
     from fa_registry.metrics import table as metric_table
     from fa_registry.protocol.builtin_editions import describe_edition
     from fa_registry.protocol.grouping import groups
@@ -177,7 +176,8 @@ def _judged(report: AuditReport) -> None:
     title_lines = [title, settings.pop()] if len(settings) == 1 else [title]  # a setting of all rows is in the title
     names = metric_table("audit_command", headlines_of(run.record for run in report.runs))
     mean_texts = {name: ", geometric mean" if is_scale(name) else "" for name in names}
-    numbers = [f"{quantity_of(name).label}{mean}" for name, mean in mean_texts.items()]
+    known = metrics_of_report(report)
+    numbers = [f"{quantity_of(name, known).label}{mean}" for name, mean in mean_texts.items()]
     editions = [describe_edition(opinion.edition) for opinion in report.opinions]
     header = ["method", "setting", *numbers, "seeds", "verdict", *editions, "control"]
     # a long label may break at a comma
@@ -228,12 +228,12 @@ def _proofs(printed: Iterable[Group]) -> Iterator[tuple[str, str]]:
 
 
 def _rows(report: AuditReport, printed: Iterable[Group]) -> Iterator[list[str]]:
-    from fa_registry.metrics import headlines_of, metrics_of_cards, quantity_of, table
+    from fa_registry.metrics import headlines_of, metrics_of_report, quantity_of, table
     from fa_registry.protocol.verdict import combine_verdicts
     from fa_registry.reporting.report_values import Frozen, control_rows, figure_estimate
     from fa_registry.reporting.text.filters import counted
 
-    frozen, card_metrics = Frozen.of(report), metrics_of_cards(report.cards)
+    frozen, card_metrics = Frozen.of(report), metrics_of_report(report)
     names = table("audit_command", headlines_of(run.record for run in report.runs))
     columns = [quantity_of(name, card_metrics) for name in names]
     opinions = [{judged.run_id: judged.verdict for judged in opinion.judgements} for opinion in report.opinions]

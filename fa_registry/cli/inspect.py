@@ -154,9 +154,9 @@ def _varied(runs: Sequence[Mapping[str, Any]]) -> set[tuple[str, str]]:
 
 def _headline_column(names: Iterable[str]) -> str:
     """Return the heading of a column of main metrics, for example `accuracy`."""
-    from fa_registry.metrics import ACCURACY, quantity_of  # imports numpy, which --help does not need
+    from fa_registry.metrics import DEFAULT, quantity_of  # imports numpy, which --help does not need
 
-    return " or ".join(quantity_of(name).symbol for name in dict.fromkeys(names) or (ACCURACY.name,))
+    return " or ".join(quantity_of(name).symbol for name in dict.fromkeys(names) or (DEFAULT.name,))
 
 
 def _run_row(run: Mapping[str, Any], varied: set[tuple[str, str]], column: str) -> dict[str, str]:
@@ -266,12 +266,13 @@ def show(run_id: str, store: str, as_json: bool) -> None:
 
 def _run_answer(record: RunRecord, verdict: str) -> Iterator[str]:
     """Yield a line with the main metrics of a run, and a line with its verdict."""
-    from fa_registry.metrics import HEADLINE_GAMMA, headline_of, quantity_of, value_in  # imports numpy
+    from fa_registry.metrics import HEADLINE_GAMMA, headline_of, metrics_of_headlines, quantity_of, value_in
 
     measured = record.measurements
-    names = [headline_of(measured.scalars).name, "growth_max", "g_norm_mean_ce_L", HEADLINE_GAMMA]
+    names = [headline_of(measured).name, "growth_max", "g_norm_mean_ce_L", HEADLINE_GAMMA]
     shown = {name: reading for name in names if (reading := value_in(measured, name))}
-    yield " · ".join(f"{quantity_of(name).label} {text(reading)}" for name, reading in shown.items())
+    known = metrics_of_headlines([record])
+    yield " · ".join(f"{quantity_of(name, known).label} {text(reading)}" for name, reading in shown.items())
     not_judged = f"not judged yet: `fa-registry audit --run {record.run_id}` judges the run"
     yield f"verdict: {verdict}" if verdict else not_judged
 

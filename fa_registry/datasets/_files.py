@@ -125,14 +125,14 @@ def mend(card: DatasetCard, root: Path, package: Package | None) -> str:
 
 def inspected(
     root: Path, card: DatasetCard, package: Package | None = None
-) -> tuple[dict[SourceFile, Path], dict[SourceFile, str]]:
+) -> tuple[dict[SourceFile, Path], dict[SourceFile, tuple[Path, str]]]:
     """Check all source files of a data set.
 
     Returns:
-        Two mappings: source file → path of an intact copy, and source file → problem if there is no intact copy.
+        Two mappings: source file → path of an intact copy, and source file → (path, fault) if there is no intact copy.
     """
     files: dict[SourceFile, Path] = {}
-    problems: dict[SourceFile, str] = {}
+    problems: dict[SourceFile, tuple[Path, str]] = {}
     for source in card.files:
         faults: dict[Path, str] = {}
         for path, md5 in candidates(root, source, package):
@@ -143,7 +143,7 @@ def inspected(
         else:
             # if one candidate is broken and others are missing, the broken file is reported
             path = next((path for path in faults if path.is_file()), root / source.path)
-            problems[source] = f"{path}: {faults[path]}"
+            problems[source] = path, faults[path]
     return files, problems
 
 
@@ -183,13 +183,14 @@ def _content_md5(path: Path) -> str:
         return ""
 
 
-def refusal(card: DatasetCard, problems: Mapping[SourceFile, str], advice: str) -> str:
+def refusal(card: DatasetCard, problems: Mapping[SourceFile, tuple[Path, str]], advice: str) -> str:
     """Return the error message for missing or changed files of a data set.
 
     The message has a summary line, one line per file, and a line with the advice.
     """
     count = f"{len(problems)} of {len(card.files)} files are missing or differ from the published files"
-    return "\n".join([f"data set {card.name}: {count}", *(f"  - {problem}" for problem in problems.values()), advice])
+    lines = (f"  - {path}: {fault}" for path, fault in problems.values())
+    return "\n".join([f"data set {card.name}: {count}", *lines, advice])
 
 
 OPERATORS = ("nms", "qnms")  # torchvision registers code for these operators and assumes that the operators exist

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fa_registry.diagnostics._forward_gradient import SEED, Shifted, are_samples_mixed, in_state, steps_of
-from fa_registry.records import NOT_CHECKED, NOT_ITS_GRADIENT, Reading
+from fa_registry.records import Reading, Reason, unchecked_gradient, wrong_gradient
 
 ROUNDS = 8  # smallest number of rounds in float64, of two passes each; a sample is shifted at one site per round
 # Largest deviations that rounding and the error of a difference can explain; far below .1, where a cosine begins to change.
@@ -111,15 +111,15 @@ def _wrong(deviations: Sequence[Reading], limit: float) -> list[int]:
     ]
 
 
-def _objection(wrong_sites: Sequence[int], deviations: Sequence[Reading], sites: Sequence[Sequence[Tensor]]) -> str:
+def _objection(wrong_sites: Sequence[int], deviations: Sequence[Reading], sites: Sequence[Sequence[Tensor]]) -> Reason:
     worst = max(wrong_sites, key=lambda site: deviations[site].value or 0)
     if deviations[worst].value is None:
-        return f"{NOT_CHECKED} at site {worst} by finite differences of the loss: {KINKS}"
+        return unchecked_gradient(f" at site {worst} by finite differences of the loss: {KINKS}")
     measured, expected, _, has_kink = sites[worst]
     index = int((measured - expected).abs().masked_fill(has_kink, 0).argmax())
     sites_text = ", ".join(map(str, wrong_sites))
-    return (
-        f"{NOT_ITS_GRADIENT} at site{'s' * (len(wrong_sites) > 1)} {sites_text}: at site {worst} a directional derivative of "
+    return wrong_gradient(
+        f"at site{'s' * (len(wrong_sites) > 1)} {sites_text}: at site {worst} a directional derivative of "
         f"the loss is {measured[index]:.3g} according to finite differences, but {expected[index]:.3g} according to the "
         f"backward pass; {ADVICE}"
     )

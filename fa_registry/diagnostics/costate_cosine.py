@@ -20,7 +20,7 @@ from fa_registry.diagnostics.base import (
     missing,
     sample_cosines,
 )
-from fa_registry.records import NOT_FINITE, Reading
+from fa_registry.records import Reading, not_finite
 
 
 class CostateCosine(Diagnostic):
@@ -70,7 +70,7 @@ def _reading(credit: Tensor, costate: Tensor) -> Reading:
     if len(defined_cosines):
         return Reading.of(defined_cosines.mean())
     if not (credit.isfinite().all() and costate.isfinite().all()):
-        return Reading(None, f"{NOT_FINITE}: credit or costate of every sample")
+        return Reading(None, not_finite("credit or costate of every sample"))
     return Reading(None, "for every sample, the credit or the costate is exactly zero")
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from fa_registry.diagnostics.base import Diagnostic, DiagnosticCard, Measured, Observation, missing, sample_cosines
 from fa_registry.diagnostics.fidelity import ALL_FITTED, fidelity_reading
 from fa_registry.metrics import NOT_CREDITED as NOT_CREDITED
-from fa_registry.records import NOT_FINITE, Reading
+from fa_registry.records import Reading, not_finite
 
 NUMBERS = ("gamma", "gamma_q25", "gamma_median", "gamma_q75", "gamma_samples", "gamma_batch")
 LEAST_FIDELITY = 0.99  # protocol.md §1: a reference with a lower fidelity is numerical noise, and gives no Γ
@@ -43,7 +43,7 @@ def refusal(observation: Observation, reference: int, cosines: np.ndarray) -> st
     if (norms == 0).all():
         return "the reference gradient is exactly zero for every sample"
     if not np.isfinite(norms).any():
-        return f"{NOT_FINITE}: the reference gradient of every sample"
+        return not_finite("the reference gradient of every sample")
     if np.isnan(cosines).all():
         return "credit or gradient is zero or not finite for every sample"
     if observation.fidelities is None:

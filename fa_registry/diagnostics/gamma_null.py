@@ -10,7 +10,7 @@ from fa_registry.diagnostics._probe import absence
 from fa_registry.diagnostics.base import Diagnostic, DiagnosticCard, Measured, Observation, missing, sample_norms
 from fa_registry.diagnostics.gamma import NOT_CREDITED, defined, gamma_refusals, no_gamma
 from fa_registry.diagnostics.gamma_block_input import FIRST_DEEP, deep_input
-from fa_registry.records import NOT_FINITE, Reading
+from fa_registry.records import Reading, not_finite
 from fa_registry.statistics import rank_p_value
 
 CHEAP_DRAWS = 99  # the smallest p is .01, clearly below the level of 5 % at which each site is tested
@@ -121,7 +121,7 @@ def _readings(observed: np.ndarray, null: np.ndarray, refusal: str) -> tuple[Rea
 def _moments(null: np.ndarray, refusal: str) -> tuple[Reading, Reading]:
     """Return mean and standard deviation (ddof 1) over the draws, or the reason twice."""
     if not refusal and not np.isfinite(null).all():
-        refusal = f"{NOT_FINITE}: Γ under a fresh draw"
+        refusal = not_finite("Γ under a fresh draw")
     if refusal:
         return (Reading(None, refusal),) * 2
     # the draws are a sample of all possible feedback, so ddof is 1; NumPy's default is 0 (tests/diagnostics/test_gamma.py)

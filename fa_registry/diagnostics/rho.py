@@ -24,7 +24,7 @@ from fa_registry.diagnostics._probe import (
     perturbed_samples,
 )
 from fa_registry.diagnostics.base import Diagnostic, DiagnosticCard, Measured, Observation, missing
-from fa_registry.records import NOT_FINITE, Reading
+from fa_registry.records import Reading, not_finite
 
 DIRECTIONS = 32  # per sample, protocol.md §1
 STREAM = "rho/directions"
@@ -214,7 +214,7 @@ def correlations(
     if not reason and (predicted == 0).all():
         reason = "the credit is exactly zero for every sample"
     if not reason and not (predicted.isfinite() & changes.isfinite()).all(dim=1).any():
-        reason = f"{NOT_FINITE}: credit or loss of every sample"
+        reason = not_finite("credit or loss of every sample")
     rows = pearson(predicted, changes)  # (N,)
     rows = rows[rows.isfinite() & is_resolved(changes.std(dim=1, correction=0), losses)]
     if not reason and len(rows) == 0:
@@ -228,7 +228,7 @@ def correlations(
 def _pooled(predicted: Tensor, changes: Tensor, losses: Tensor) -> Reading:
     is_broken = ~(predicted.isfinite() & changes.isfinite()).all(dim=1)
     if is_broken.any():
-        return Reading(None, f"{NOT_FINITE}: credit or loss of {int(is_broken.sum())} of {len(is_broken)} samples")
+        return Reading(None, not_finite(f"credit or loss of {int(is_broken.sum())} of {len(is_broken)} samples"))
     typical = losses.abs().clamp(min=1.0).square().mean().sqrt()
     if not is_resolved(changes.std(correction=0), typical):
         return Reading(None, "the change of the loss is not larger than the rounding error of float64")
@@ -238,7 +238,7 @@ def _pooled(predicted: Tensor, changes: Tensor, losses: Tensor) -> Reading:
 def step_refusal(step: float, norm: float) -> str:
     """Return why steps ε of size `step` have no meaning at this median norm of the states, or ""."""
     if not np.isfinite(norm):
-        return f"{NOT_FINITE}: the median norm of the states"
+        return not_finite("the median norm of the states")
     if step == 0:
         return "the step ε is zero, because it is proportional to the median norm of the states, which is zero"
     if step < ROUNDINGS * np.finfo(np.float64).eps * norm:

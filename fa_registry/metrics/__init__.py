@@ -31,17 +31,22 @@ from fa_registry.metrics.base import (
 from fa_registry.metrics.declarations import DECLARED
 from fa_registry.metrics.headlines import (
     ACCURACY,
-    COMPARED_WITH_CONTROL,
+    DEFAULT,
     HEADLINES,
+    MARGIN_LABEL,
+    MARGIN_SYMBOL,
     MARGINS,
     TOKEN_LOSS,
-    WITH_DEVIATION,
     Headline,
+    declaration,
+    declared_headline,
     headline_of,
     headlines_of,
+    logged_headline,
+    own_headline,
 )
 from fa_registry.metrics.table_columns import DEVIATIONS, FURTHER, SHOWN_MEMBERS, SITE_TABLES, TABLES, table
-from fa_registry.records import Measurements, Reading
+from fa_registry.records import AuditReport, Measurements, Reading, RunRecord
 from fa_registry.statistics.over_seeds import ARITHMETIC, GEOMETRIC, OverSeeds, mean_over
 
 # Metrics that already have a place in a table, so the table of further metrics leaves these metrics out.
@@ -75,6 +80,17 @@ def metrics_of_cards(cards: Mapping[str, Mapping[str, Any]]) -> dict[str, Metric
         entry for key, card in cards.items() if key.startswith(DIAGNOSTICS) for entry in card.get("described", ())
     )
     return {quantity.name: quantity for quantity in map(_read, entries)}
+
+
+def metrics_of_report(report: AuditReport) -> dict[str, Metric]:
+    """Return the metrics that a report declares: those of its cards, and the own headlines of its runs."""
+    return {**metrics_of_cards(report.cards), **metrics_of_headlines(run.record for run in report.runs)}
+
+
+def metrics_of_headlines(records: Iterable[RunRecord]) -> dict[str, Metric]:
+    """Return the metrics of the runs' headlines that are not built in."""
+    headlines = (item for item in headlines_of(records) if item.name not in HEADLINES)
+    return {metric.name: metric for item in headlines for metric in item.metrics}
 
 
 def _read(entry: Any) -> Metric:

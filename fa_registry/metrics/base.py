@@ -41,6 +41,9 @@ class Metric:
     under: str = ""  # small text below the heading, which distinguishes metrics with the same heading
     alone: str = ""  # label for places without a description; empty: the symbol
     direction: str = ""  # whether a `higher` or a `lower` value is better; empty: neither
+    # whether the metric compares a run with its frozen control; a control has no value of it
+    compared_with_control: bool = False
+    with_deviation: bool = False  # whether the audit table also shows the standard deviation over seeds
 
     def __post_init__(self):
         problems = [
@@ -66,23 +69,6 @@ class Metric:
         """Label with a capital first letter for a figure's title: `Largest growth`."""
         # a symbol keeps its case, because S_l and s_l are different metrics
         return self.label[:1].upper() + self.label[1:] if self.label[:2].isalpha() else self.label
-
-    @property
-    def compared_with_control(self) -> bool:
-        """Whether the metric compares a run with its frozen control.
-
-        A control has no value of such a metric.
-        """
-        from fa_registry.metrics.headlines import COMPARED_WITH_CONTROL  # that module imports this module
-
-        return self.name in COMPARED_WITH_CONTROL
-
-    @property
-    def with_deviation(self) -> bool:
-        """Whether the audit table also shows the metric's standard deviation over seeds."""
-        from fa_registry.metrics.headlines import WITH_DEVIATION
-
-        return self.name in WITH_DEVIATION
 
     @property
     def family(self) -> str:

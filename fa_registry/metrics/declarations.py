@@ -373,6 +373,7 @@ DECLARED: Known = MappingProxyType(
                 where="epoch",
                 about="gamma",
                 alone=f"Γ, {HEADLINE_GAMMA}",
+                with_deviation=True,
             ),
             *(
                 Metric(name, "Γ", text, "cos", unit="cosine", where="epoch", about="gamma", alone=f"Γ, {text}")
@@ -389,6 +390,7 @@ DECLARED: Known = MappingProxyType(
                 head="Accuracy",
                 alone="test accuracy",
                 direction="higher",
+                with_deviation=True,
             ),
             Metric(
                 "token_loss",
@@ -401,6 +403,7 @@ DECLARED: Known = MappingProxyType(
                 head="Loss per token",
                 alone="test loss per token",
                 direction="lower",
+                with_deviation=True,
             ),
             Metric(
                 "perplexity",
@@ -449,6 +452,7 @@ DECLARED: Known = MappingProxyType(
                 where="run",
                 head="Frozen",
                 alone="frozen accuracy",
+                compared_with_control=True,
             ),
             Metric(
                 "margin_pp",
@@ -461,6 +465,7 @@ DECLARED: Known = MappingProxyType(
                 head="Margin",
                 alone="margin over frozen",
                 direction="higher",
+                compared_with_control=True,
             ),
             Metric(
                 "frozen_token_loss",
@@ -472,6 +477,7 @@ DECLARED: Known = MappingProxyType(
                 where="run",
                 head="Frozen",
                 alone="frozen loss per token",
+                compared_with_control=True,
             ),
             Metric(
                 "margin_nats",
@@ -484,6 +490,7 @@ DECLARED: Known = MappingProxyType(
                 head="Margin",
                 alone="margin over frozen",
                 direction="higher",
+                compared_with_control=True,
             ),
             Metric(
                 "g_norm_mean_ce_L",

@@ -1,68 +1,118 @@
 """The headline of a task: its main metric, and the metrics that compare a run with its frozen control.
 
-A run records the main metric of its task as a scalar metric. Therefore the record of a run shows the headline of its task.
+A run records the main metric of its task as a scalar metric. If the task declares its own headline, the run also records this
+declaration as conventions. Therefore the record of a run shows the headline of its task, even where the task is not installed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from types import MappingProxyType
 
+from fa_registry.errors import PluginError
 from fa_registry.jsonio import is_finite
-from fa_registry.metrics.base import HEADLINE_GAMMA
+from fa_registry.metrics.base import Metric
 from fa_registry.metrics.declarations import DECLARED
-from fa_registry.records import CHANCE, Reading, RunRecord, Scalar
+from fa_registry.records import CHANCE, Measurements, RunRecord, Scalar
+from fa_registry.text_safety import escape_to_one_line
+
+OWN = "headline"  # convention of a run: name of the headline that its task declares; prefix of the declaration's other fields
+NAME = re.compile(r"(?!gamma_)[a-z][a-z0-9_]{0,79}(?<!_L)")
+MOST_TEXT, MOST_DIGITS = 120, 9  # limits of a recorded declaration
 
 
 @dataclass(frozen=True)
 class Headline:
-    """The names of a task's main metric and of the metrics derived from it.
+    """A task's main metric and the metrics derived from it.
 
     Attributes:
-        name: the main metric, for example accuracy.
-        frozen: the main metric of the frozen control.
-        margin: the difference between a run and its frozen control. A positive difference means that the run is better.
+        metric: the main metric, for example accuracy.
+        frozen_metric: the main metric of the frozen control.
+        margin_metric: the difference between a run and its frozen control. A positive difference means that the run is better.
         scale: margin per unit of the main metric, for example 100 percentage points per unit of accuracy.
         unit: unit of the margin, as text.
         digits: decimals of a margin in sentences.
         step: smallest difference between stated values, in the unit of the margin. Two values count as equal if they are rounded
             to the same multiple of the step. If `step` is 0, the smallest difference is the effect of one test sample on the
             margin.
+        axis: description of the metric for the text of a figure.
+        axis_label: label of a figure's axis.
+        samples: word for the samples of the task.
+        work: what a network does for this task, for example `classifies images`.
     """
 
-    name: str
-    frozen: str
-    margin: str
+    metric: Metric
+    frozen_metric: Metric
+    margin_metric: Metric
     scale: float
     unit: str
     digits: int
-    step: float = 0.0
+    step: float
+    axis: str
+    axis_label: str
+    samples: str = "samples"
+    work: str = "computes its outputs from its inputs"
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    @property
+    def name(self) -> str:
+        """The name of the main metric."""
+        return self.metric.name
+
+    @property
+    def frozen(self) -> str:
+        """The name of the frozen control's main metric."""
+        return self.frozen_metric.name
+
+    @property
+    def margin(self) -> str:
+        """The name of the margin."""
+        return self.margin_metric.name
+
+    @property
+    def metrics(self) -> tuple[Metric, Metric, Metric]:
+        """The main metric, that of the frozen control, and the margin."""
+        return self.metric, self.frozen_metric, self.margin_metric
+
+    @property
+    def is_share(self) -> bool:
+        """Whether the main metric is a share of the test samples, as an accuracy is."""
+        return not self.step
 
     @property
     def symbol(self) -> str:
         """The symbol of the main metric in sentences."""
-        return DECLARED[self.name].symbol
+        return self.metric.symbol
 
     @property
     def kind(self) -> str:
         """The number format of the main metric."""
-        return DECLARED[self.name].kind
+        return self.metric.kind
 
     @property
     def margin_kind(self) -> str:
         """The number format of the margin."""
-        return DECLARED[self.margin].kind
+        return self.margin_metric.kind
 
     @property
     def sign(self) -> int:
         """1 if a higher value is better, −1 if a lower value is better."""
-        return -1 if DECLARED[self.name].direction == "lower" else 1
+        return -1 if self.metric.direction == "lower" else 1
 
     @property
     def beats(self) -> str:
         """Word that states that a value is better than another value: "exceed" or "fall below"."""
         return "exceed" if self.sign > 0 else "fall below"
+
+    @property
+    def better(self) -> str:
+        """The main metric of a better network, as text: "more accuracy" or "a smaller loss per token"."""
+        return f"more {self.symbol}" if self.sign > 0 else f"a smaller {self.symbol}"
 
     def resolution(self, samples: int) -> float:
         """Return the smallest difference of two values, in the unit of the margin; 0 means unknown.
@@ -105,21 +155,136 @@ class Headline:
         return self.sign * value > self.sign * reference
 
 
-ACCURACY = Headline("accuracy", "frozen_accuracy", "margin_pp", 100.0, "pp", 2)
+@lru_cache(maxsize=64)  # each run of an audit declares it
+def own_headline(
+    name: str, symbol: str, description: str, *, unit: str, direction: str, digits: int = 4, step: float = 0.0
+) -> Headline:
+    """Declare the headline of a third-party task, whose main metric is a number in any unit.
+
+    Args:
+        name: name of the main metric, in lower case.
+        symbol: the metric in sentences, for example `mean error`.
+        description: short description.
+        unit: unit of the metric and of its margin.
+        direction: whether a `higher` or a `lower` value is better.
+        digits: decimals of a margin in sentences.
+        step: smallest difference between stated values. If it is 0, `digits` determines it.
+
+    Raises:
+        PluginError: a field has a wrong value.
+    """
+    problems = [f"name: expected letters in lower case, digits and _, and no built-in metric, found {name!r}"] * (
+        not NAME.fullmatch(name) or name in DECLARED
+    )
+    problems += [
+        f"{field}: missing"
+        for field, text in (("symbol", symbol), ("description", description), ("unit", unit))
+        if not text
+    ]
+    problems += [f"direction: expected higher or lower, found {direction!r}"] * (direction not in ("higher", "lower"))
+    problems += [f"digits: expected 0 to {MOST_DIGITS}, found {digits!r}"] * (digits not in range(MOST_DIGITS + 1))
+    problems += [f"step: expected at least 0, found {step!r}"] * (not step >= 0)
+    if problems:
+        raise PluginError(f"headline {name!r}: {'; '.join(problems)}")
+    of_control = {"unit": unit, "always": True, "where": "run", "about": name, "compared_with_control": True}
+    head = symbol[:1].upper() + symbol[1:]
+    return Headline(
+        Metric(
+            name, symbol, description, always=True, unit=unit, where="epoch", about=name, head=head, direction=direction
+        ),
+        Metric(
+            f"frozen_{name}",
+            "frozen",
+            f"{symbol} of the frozen controls with the same seeds",
+            head="Frozen",
+            alone=f"frozen {symbol}",
+            **of_control,
+        ),
+        Metric(
+            f"margin_{name}",
+            "margin",
+            f"how much better the {symbol} is than that of the frozen control of the same seed",
+            head="Margin",
+            alone="margin over frozen",
+            direction="higher",
+            **of_control,
+        ),
+        scale=1.0,
+        unit=unit,
+        digits=digits,
+        step=step or 10.0**-digits,
+        axis=description,
+        axis_label=f"{symbol}, {unit}",
+    )
+
+
+def declaration(headline: Headline) -> dict[str, Scalar]:
+    """Return a task's own headline as conventions of a run; empty for a built-in headline."""
+    if headline.name in HEADLINES:
+        return {}
+    fields: dict[str, Scalar] = {
+        "symbol": headline.symbol,
+        "description": headline.metric.words,
+        "unit": headline.unit,
+        "direction": headline.metric.direction,
+        "digits": headline.digits,
+        "step": headline.step,
+    }
+    return {OWN: headline.name, **{f"{OWN}_{name}": value for name, value in fields.items()}}
+
+
+def declared_headline(conventions: Mapping[str, Scalar]) -> Headline | None:
+    """Return the headline that a run's conventions declare, or None without a valid declaration.
+
+    The conventions may come from a store of another user, so every text is shortened to one visible line.
+    """
+    texts = [
+        conventions.get(name)
+        for name in (OWN, *(f"{OWN}_{field}" for field in ("symbol", "description", "unit", "direction")))
+    ]
+    digits, step = conventions.get(f"{OWN}_digits"), conventions.get(f"{OWN}_step")
+    if not all(isinstance(text, str) for text in texts) or not is_finite(digits) or not is_finite(step):
+        return None
+    name, symbol, description, unit, direction = (escape_to_one_line(text)[:MOST_TEXT] for text in texts)
+    try:
+        return own_headline(name, symbol, description, unit=unit, direction=direction, digits=int(digits), step=step)
+    except PluginError:
+        return None
+
+
+def _built_in(
+    name: str, frozen: str, margin: str, scale: float, unit: str, digits: int, step: float, *texts: str
+) -> Headline:
+    return Headline(DECLARED[name], DECLARED[frozen], DECLARED[margin], scale, unit, digits, step, *texts)
+
+
+ACCURACY = _built_in(
+    *("accuracy", "frozen_accuracy", "margin_pp", 100.0, "pp", 2, 0.0),
+    *("share of the test set classified correctly", "accuracy, whole test set", "images", "classifies images"),
+)
 # the step is the threshold of D3 in 2026-12:token
-TOKEN_LOSS = Headline("token_loss", "frozen_token_loss", "margin_nats", 1.0, "nats", 4, step=0.05)
+TOKEN_LOSS = _built_in(
+    *("token_loss", "frozen_token_loss", "margin_nats", 1.0, "nats", 4, 0.05),
+    *("cross entropy per token of the test set", "test loss per token, nats"),
+    *("sequences", "predicts a token from earlier tokens only"),
+)
 HEADLINES: Mapping[str, Headline] = MappingProxyType({item.name: item for item in (ACCURACY, TOKEN_LOSS)})
 MARGINS: Mapping[str, Headline] = MappingProxyType({item.margin: item for item in HEADLINES.values()})
-WITH_DEVIATION = (*HEADLINES, HEADLINE_GAMMA)  # the audit table has space only for these deviations
-# Frozen controls lack these metrics, because a control is not compared with itself.
-COMPARED_WITH_CONTROL = tuple(name for item in HEADLINES.values() for name in (item.frozen, item.margin))
+DEFAULT = ACCURACY  # headline of a run that recorded no main metric; pages then show why the value is missing
+MARGIN_LABEL, MARGIN_SYMBOL = DEFAULT.margin_metric.label, DEFAULT.margin_metric.symbol  # the same for all headlines
 
 
-def headline_of(scalars: Mapping[str, Reading]) -> Headline:
-    """Return the headline whose main metric a run recorded, even as N/A; the default is ACCURACY."""
-    return next((item for item in HEADLINES.values() if item.name in scalars), ACCURACY)
+def logged_headline(scalars: Collection[str], conventions: Mapping[str, Scalar] = MappingProxyType({})) -> Headline:
+    """Return the headline that conventions declare, or the built-in one among `scalars`."""
+    built_in = (item for item in HEADLINES.values() if item.name in scalars)
+    return declared_headline(conventions) or next(built_in, DEFAULT)
+
+
+def headline_of(measurements: Measurements) -> Headline:
+    """Return the headline of a run's task, even if its main metric is N/A; the default is DEFAULT."""
+    return logged_headline(measurements.scalars, measurements.conventions)
 
 
 def headlines_of(records: Iterable[RunRecord]) -> tuple[Headline, ...]:
-    """Return the headlines of several runs in order, without repeats, or ACCURACY if there are no runs."""
-    return tuple(dict.fromkeys(headline_of(record.measurements.scalars) for record in records)) or (ACCURACY,)
+    """Return the headlines of several runs in order, without repeats, or DEFAULT if there are no runs."""
+    return tuple(dict.fromkeys(headline_of(record.measurements) for record in records)) or (DEFAULT,)

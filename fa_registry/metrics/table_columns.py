@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from fa_registry.metrics.base import HEADLINE_GAMMA
-from fa_registry.metrics.headlines import ACCURACY, Headline
+from fa_registry.metrics.headlines import DEFAULT, Headline
 
 HEADLINE, FROZEN, MARGIN = "{headline}", "{frozen}", "{margin}"
 TABLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -83,7 +83,7 @@ DEVIATIONS: Mapping[str, str] = MappingProxyType({"gamma_null_mean": "gamma_null
 SHOWN_MEMBERS = 5  # number of metrics of a family that are shown, largest values first
 
 
-def table(name: str, headlines: Iterable[Headline] = (ACCURACY,)) -> tuple[str, ...]:
+def table(name: str, headlines: Iterable[Headline] = (DEFAULT,)) -> tuple[str, ...]:
     """Return the metric names of a table, a key of TABLES, for runs with these headlines.
 
     A table of runs with different tasks has one column per headline.

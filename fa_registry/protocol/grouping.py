@@ -85,7 +85,7 @@ def is_repetition(run: RunRecord, other: RunRecord) -> bool:
     digests = [record.provenance.get("final_weights") for record in (run, other)]
     if not any(digests):
         return run.measurements == other.measurements
-    headline = headline_of(run.measurements.scalars).name
+    headline = headline_of(run.measurements).name
     values = [record.measurements.scalars.get(headline) for record in (run, other)]
     return digests[0] == digests[1] and values[0] == values[1]
 

@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from fa_registry.metrics import HEADLINES, Headline, headline_of
+from fa_registry.metrics import Headline, headline_of
 from fa_registry.protocol.evidence_rules import control_doubt
 from fa_registry.protocol.verdict import is_intact
 from fa_registry.records import Finding, Reading, RunRecord
@@ -37,7 +37,7 @@ def last_block_controls(records: Iterable[RunRecord]) -> Controls:
     """
 
     def score(record: RunRecord) -> float:
-        headline = headline_of(record.measurements.scalars)
+        headline = headline_of(record.measurements)
         reading = record.measurements.scalars.get(headline.name)
         return -math.inf if reading is None or reading.value is None else headline.sign * reading.value
 
@@ -72,9 +72,10 @@ def better(frozen: Reading, case: RunWithControl, metric: str) -> Reading | None
     if case.last_block is None or not is_exact_on_top(case.record):
         return None
     last_block_reading = case.last_block.measurements.scalars.get(metric, Reading(None, "not measured"))
-    if metric not in HEADLINES or None in (last_block_reading.value, frozen.value):
+    headline = headline_of(case.record.measurements)
+    if metric != headline.name or None in (last_block_reading.value, frozen.value):
         return None
-    return last_block_reading if HEADLINES[metric].exceeds(last_block_reading.value, frozen.value) else None
+    return last_block_reading if headline.exceeds(last_block_reading.value, frozen.value) else None
 
 
 def without_control(finding: Finding, case: RunWithControl, group: SeedGroup) -> Finding:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from fa_registry.metrics import ACCURACY, Headline, headline_of
+from fa_registry.metrics import DEFAULT, Headline, headline_of
 from fa_registry.protocol import last_block
 from fa_registry.protocol.evidence_rules import control_doubt, not_counted
 from fa_registry.protocol.grouping import is_repetition, one_a_seed
@@ -86,10 +86,11 @@ class RunWithControl:
 
         The accuracy times the number of test samples must be a whole number.
         """
-        samples, accuracy = _test_samples(self), self.record.measurements.scalars.get(ACCURACY.name)
-        if not samples or accuracy is None or accuracy.value is None or whole(accuracy.value * samples):
+        headline, samples = headline_of(self.record.measurements), _test_samples(self)
+        share = self.record.measurements.scalars.get(headline.name) if headline.is_share else None
+        if not samples or share is None or share.value is None or whole(share.value * samples):
             return ""
-        return OTHER_SET.format(accuracy=accuracy.value, samples=samples)
+        return OTHER_SET.format(accuracy=share.value, samples=samples)
 
     @cached_property
     def doubt(self) -> str:
@@ -171,12 +172,12 @@ class Margins:
     control: tuple[float, float] | None = None
     chance: float | None = None
     samples: int = 0
-    headline: Headline = ACCURACY
+    headline: Headline = DEFAULT
 
     @property
     def is_test_set_known(self) -> bool:
         """Whether chance is recorded, and for an accuracy also the number of test samples."""
-        return self.chance is not None and bool(self.headline.step or self.samples)
+        return self.chance is not None and bool(self.samples or not self.headline.is_share)
 
     def contains_chance(self, interval: tuple[float, float]) -> bool:
         """Return whether the main metric may be that of a model that ignores its inputs.
@@ -222,7 +223,7 @@ class SeedGroup:
     @cached_property
     def margins(self) -> Margins:
         """Margin over the controls, with the counted seeds, the mean over these seeds and its interval."""
-        headline = headline_of(self.cases[0].record.measurements.scalars)
+        headline = headline_of(self.cases[0].record.measurements)
         observed: dict[int, float] = {}
         references: dict[int, ControlReference] = {}
         left_out: dict[int, str] = {}
@@ -387,7 +388,7 @@ def _test_samples(case: RunWithControl) -> int:
 def chance_of(record: RunRecord) -> float | None:
     """Return the main metric of a model that ignores its inputs, or None if the run did not record it."""
     measurements = record.measurements
-    return headline_of(measurements.scalars).chance(measurements.conventions)
+    return headline_of(measurements).chance(measurements.conventions)
 
 
 def common_chance(records: Iterable[RunRecord]) -> float:

@@ -5,7 +5,6 @@ The verdict determines the exit code and the MLflow tag, and every page shows it
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 
 from fa_registry.protocol.evidence_rules import fails_outright
@@ -46,14 +45,14 @@ def verdict(record: RunRecord, findings: Sequence[Finding], edition: Edition) ->
     if record.spec.control != "none":
         return Verdict("control", labels["control"])
     if record.status == "diverged":
-        return Verdict("fail", verdict_label(labels["diverged"], flags), flags)
+        return _verdict("fail", labels["diverged"], flags)
     if fails:
         outcome = "fail"
     elif is_incomplete or record.status != "complete":
         outcome = "incomplete"
     else:
         outcome = "warn" if flags else "pass"
-    return Verdict(outcome, verdict_label(labels[outcome], flags), flags)
+    return _verdict(outcome, labels[outcome], flags)
 
 
 def is_intact(record: RunRecord) -> bool:
@@ -86,8 +85,11 @@ def combine_verdicts(verdicts: Iterable[Verdict]) -> Verdict:
     flags = worst.flags  # keeps the order of the flags if all seeds have the same flags
     if len({verdict.flags for verdict in of_seeds}) > 1:
         flags = tuple(sorted({flag for verdict in of_seeds for flag in verdict.flags}))
-    label = re.match(r"[^(:]*:?", worst.label)[0]
-    return Verdict(worst.outcome, verdict_label(label, flags), flags)
+    return _verdict(worst.outcome, worst.base or worst.label, flags)
+
+
+def _verdict(outcome: str, base: str, flags: tuple[str, ...]) -> Verdict:
+    return Verdict(outcome, verdict_label(base, flags), flags, base if flags else "")
 
 
 def verdict_label(label: str, flags: Sequence[str]) -> str:

@@ -27,7 +27,17 @@ from fa_registry.records.audits import (
     Verdict,
     Waiver,
 )
-from fa_registry.records.readings import NOT_CHECKED, NOT_FINITE, NOT_ITS_GRADIENT, Reading, Series
+from fa_registry.records.readings import (
+    NOT_FINITE,
+    NOT_ITS_GRADIENT,
+    WRONG_GRADIENT,
+    Reading,
+    Reason,
+    Series,
+    not_finite,
+    unchecked_gradient,
+    wrong_gradient,
+)
 from fa_registry.records.reproduction import (
     REPRODUCTION_OUTCOMES,
     FigureVerdict,

@@ -146,6 +146,8 @@ class Verdict(NotebookRepr):
     """label on pages, e.g. `FAIL(D1+D3)`"""
     flags: tuple[str, ...] = ()
     """rules that fired, such as `D1`, and rules with a state, such as `D3 undecided`"""
+    base: str = ""
+    """the label without its flags; empty if the label has no flags"""
 
 
 @dataclass(frozen=True, repr=False)
@@ -379,6 +381,8 @@ class AuditReport(NotebookRepr):
     """how the runs were chosen; null in old reports, some of which contain this field only for a selected study"""
     replay: Replay | None = None
     """the runs that were replayed completely; null if logged values were trusted, and in reports of older releases"""
+    compared: tuple[str, ...] = ()
+    """those of the remarks that count the methods compared with their frozen controls"""
     schema: Literal[SCHEMA] = SCHEMA
     """version of this schema"""
 

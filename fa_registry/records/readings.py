@@ -11,29 +11,57 @@ from typing import Any, overload
 from fa_registry import jsonio
 
 WRITTEN = 'a number or {"na": reason}'  # a reading in JSON
-# Each of these texts is the start of a reason. The first two are reasons of all readings that depend on the gradient.
 NOT_ITS_GRADIENT = "the model's backward pass is not its gradient"
 NOT_CHECKED = "the gradient cannot be checked"
 NOT_FINITE = "not finite"  # the value was computed and is inf or nan
+# Kinds of reasons. Rules and checks ask for the kind; only a reader uses the text.
+WRONG_GRADIENT, UNCHECKED_GRADIENT = (
+    "wrong gradient",
+    "unchecked gradient",
+)  # of all readings that depend on the gradient
+KINDS = ("", NOT_FINITE, WRONG_GRADIENT, UNCHECKED_GRADIENT)
 
 
-def tells_not_finite(reason: str) -> bool:
-    """Return whether a value is missing because the value was inf or nan.
+class Reason(str):
+    """Reason why a value is missing, with its kind. Every reading that gets this reason has the same kind."""
 
-    JSON and the stored tables cannot represent inf and nan.
-    """
-    return reason.startswith(NOT_FINITE)
+    kind: str
+
+    def __new__(cls, text: str, kind: str) -> Reason:
+        reason = super().__new__(cls, text)
+        reason.kind = kind
+        return reason
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Reason, (str(self), self.kind)
+
+
+def not_finite(what: str) -> Reason:
+    """Return the reason that a value is inf or nan, which JSON cannot represent."""
+    return Reason(f"{NOT_FINITE}: {what}", NOT_FINITE)
+
+
+def wrong_gradient(where: str) -> Reason:
+    """Return the reason that the backward pass of the model is not its gradient."""
+    return Reason(f"{NOT_ITS_GRADIENT} {where}", WRONG_GRADIENT)
+
+
+def unchecked_gradient(why: str) -> Reason:
+    """Return the reason that the reference gradient cannot be checked."""
+    return Reason(f"{NOT_CHECKED}{why}", UNCHECKED_GRADIENT)
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
     """A measured number, or None with the reason.
 
-    In JSON, a reading is the number or {"na": reason}.
+    In JSON, a reading is the number, {"na": reason} or {"na": reason, "kind": kind}. If the reason is a Reason, it determines the
+    kind.
     """
 
     value: float | None = None
     reason: str = ""
+    kind: str = ""
 
     def __post_init__(self):
         if self.value is not None and not math.isfinite(self.value):
@@ -42,31 +70,43 @@ class Reading:
             )
         if (self.value is None) != bool(self.reason):
             raise ValueError("a Reading needs either a value or a reason")
+        if isinstance(self.reason, Reason):
+            object.__setattr__(self, "kind", self.reason.kind)
+        elif self.kind:  # so a copy of the reason keeps the kind
+            object.__setattr__(self, "reason", Reason(self.reason, self.kind))
+        if self.kind and (self.value is not None or self.kind not in KINDS):
+            raise ValueError(
+                f"expected no value and a kind of reason ({', '.join(KINDS[1:])}), found the kind {self.kind!r}"
+            )
 
     @classmethod
     def of(cls, value: float) -> Reading:
         """Return the reading of a number; inf and nan become N/A with a reason."""
         number = float(value)
-        return cls(number) if math.isfinite(number) else cls(None, f"{NOT_FINITE} ({number})")
+        return cls(number) if math.isfinite(number) else cls(None, f"{NOT_FINITE} ({number})", NOT_FINITE)
 
     @property
     def not_finite(self) -> bool:
         """Whether the value was computed and is inf or nan."""
-        return tells_not_finite(self.reason)
+        return self.kind == NOT_FINITE
 
     # the dataclass's default takes four times as long
-    def __reduce__(self) -> tuple[type[Reading], tuple[float | None, str]]:
-        return Reading, (self.value, self.reason)
+    def __reduce__(self) -> tuple[type[Reading], tuple[float | None, str, str]]:
+        return Reading, (self.value, self.reason, self.kind)
 
     def __json__(self) -> Any:
-        return self.value if self.value is not None else {"na": self.reason}
+        if self.value is not None:
+            return self.value
+        return {"na": self.reason, "kind": self.kind} if self.kind else {"na": self.reason}
 
     @classmethod
     def __from_json__(cls, value: Any) -> Reading:
         if jsonio.is_finite(value):
             return cls(float(value))
-        if isinstance(value, Mapping) and set(value) == {"na"} and isinstance(value["na"], str) and value["na"]:
-            return cls(None, value["na"])
+        if isinstance(value, Mapping) and value.keys() <= {"na", "kind"}:
+            reason, kind = value.get("na"), value.get("kind", "")
+            if isinstance(reason, str) and reason and kind in KINDS:
+                return cls(None, reason, kind)
         raise ValueError(f"expected {WRITTEN}, found {jsonio.describe_value(value)}")
 
     @classmethod
@@ -76,14 +116,24 @@ class Reading:
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: Any, handler: Any) -> dict[str, Any]:
         reason = {"type": "string", "minLength": 1, "description": "The reason."}
-        missing = {"type": "object", "properties": {"na": reason}, "required": ["na"], "additionalProperties": False}
+        kind = {
+            "type": "string",
+            "enum": list(KINDS[1:]),
+            "description": "The kind of the reason, if rules depend on it.",
+        }
+        missing = {
+            "type": "object",
+            "properties": {"na": reason, "kind": kind},
+            "required": ["na"],
+            "additionalProperties": False,
+        }
         return {
             "description": "A measured number, or the reason why the number is missing.",
             "oneOf": [{"type": "number"}, missing],
         }
 
 
-ALL_THERE: dict[int, str] = {}  # reasons of a series without gaps; shared by nearly all series, never modified
+ALL_THERE: dict[int, Reading] = {}  # gaps of a series without gaps; shared by nearly all series, never modified
 
 
 class Series(Sequence[Reading]):
@@ -93,22 +143,22 @@ class Series(Sequence[Reading]):
     tuple of the same readings.
     """
 
-    __slots__ = ("_reasons", "_values")
+    __slots__ = ("_gaps", "_values")
 
     def __init__(self, readings: Iterable[Reading] = ()):
         self._values = array("d")
-        self._reasons = ALL_THERE
+        self._gaps = ALL_THERE
         for reading in readings:
             self._append(reading)
 
     def _append(self, reading: Reading) -> None:
         if reading.value is None:
-            self._reasons = self._reasons or {}
-            self._reasons[len(self._values)] = reading.reason
+            self._gaps = self._gaps or {}
+            self._gaps[len(self._values)] = reading
         self._values.append(math.nan if reading.value is None else reading.value)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _series, (self._values, self._reasons)
+        return _series, (self._values, self._gaps)
 
     def __len__(self) -> int:
         return len(self._values)
@@ -121,13 +171,12 @@ class Series(Sequence[Reading]):
         if isinstance(index, slice):
             return Series(self[place] for place in range(*index.indices(len(self))))
         place = range(len(self))[index]
-        reason = self._reasons.get(place, "")
-        return Reading(None, reason) if reason else Reading(self._values[place])
+        return self._gaps.get(place) or Reading(self._values[place])
 
     def __iter__(self) -> Iterator[Reading]:
-        reasons = self._reasons
+        gaps = self._gaps
         for index, value in enumerate(self._values):
-            yield Reading(None, reasons[index]) if index in reasons else Reading(value)
+            yield gaps[index] if index in gaps else Reading(value)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, (Series, tuple)) and tuple(self) == tuple(other)
@@ -140,8 +189,7 @@ class Series(Sequence[Reading]):
 
     def __json__(self) -> Any:
         return [
-            {"na": self._reasons[index]} if index in self._reasons else value
-            for index, value in enumerate(self._values)
+            self._gaps[index].__json__() if index in self._gaps else value for index, value in enumerate(self._values)
         ]
 
     @classmethod
@@ -166,9 +214,9 @@ class Series(Sequence[Reading]):
         return {"description": text, **handler(schema)}
 
 
-def _series(values: array[float], reasons: dict[int, str]) -> Series:
+def _series(values: array[float], gaps: dict[int, Reading]) -> Series:
     series = Series()
-    series._values, series._reasons = values, reasons or ALL_THERE
+    series._values, series._gaps = values, gaps or ALL_THERE
     return series
 
 

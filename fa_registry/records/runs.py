@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, get_args
 from fa_registry import jsonio
 from fa_registry.records import manifest_checks
 from fa_registry.records.notebook_repr import NotebookRepr
-from fa_registry.records.readings import NOT_CHECKED, NOT_ITS_GRADIENT, Reading, Series
+from fa_registry.records.readings import UNCHECKED_GRADIENT, WRONG_GRADIENT, Reading, Reason, Series
 
 SCHEMA = 2  # version 2 added several editions per report, series as rows of numbers, and failures of diagnostics
 
@@ -175,10 +175,10 @@ class Measurements(NotebookRepr):
         return f"Measurements(scalars: {len(self.scalars)}, metrics by site: {len(self.sites)})"
 
 
-def objection_in(measurements: Measurements) -> str:
-    """Return why the reference gradient is wrong or could not be checked; empty without such a reason."""
-    reasons = (reading.reason for row in measurements.sites.values() for reading in row if reading.value is None)
-    return next((reason for reason in reasons if reason.startswith((NOT_ITS_GRADIENT, NOT_CHECKED))), "")
+def objection_in(measurements: Measurements) -> Reason | None:
+    """Return why the reference gradient is wrong or could not be checked; None without such a reason."""
+    readings = (reading for row in measurements.sites.values() for reading in row)
+    return next((one.reason for one in readings if one.kind in (WRONG_GRADIENT, UNCHECKED_GRADIENT)), None)
 
 
 @dataclass(frozen=True)

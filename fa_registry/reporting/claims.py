@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from fa_registry.errors import join_names, pluralise
-from fa_registry.metrics import HEADLINE_GAMMA, SUBJECTS, TOKEN_LOSS, headline_of, label_of, quantity_of, subject_of
+from fa_registry.metrics import HEADLINE_GAMMA, SUBJECTS, Headline, headline_of, label_of, quantity_of, subject_of
 from fa_registry.protocol.credit import carried_text, guard_of, is_exact
 from fa_registry.protocol.evidence_rules import (
     ADOPTED,
@@ -173,8 +173,7 @@ def _claims(runs: Sequence[RunAudit], has_all_runs: bool, card: Mapping[str, Any
 def _pass_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     """Yield a claim if all seeds pass. The claim contains the margin over the frozen control."""
     if not all(map(is_above_frozen, runs)):
-        symbol = _symbol(runs)
-        better = f"a smaller {symbol}" if _is_of_tokens(runs) else f"more {symbol}"
+        symbol, better = _symbol(runs), _headline(runs).better
         text = f"Every rule of the verdict passes, but none of these rules requires {better} than frozen random blocks reach"
         text = f"{text}. The {symbol} must not be credited to the training of the blocks"
         yield claim("passes without depth", text, runs)
@@ -189,12 +188,12 @@ def _pass_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     )
 
 
+def _headline(runs: Sequence[RunAudit]) -> Headline:
+    return headline_of(runs[0].record.measurements)
+
+
 def _symbol(runs: Sequence[RunAudit]) -> str:
-    return headline_of(runs[0].record.measurements.scalars).symbol
-
-
-def _is_of_tokens(runs: Sequence[RunAudit]) -> bool:
-    return headline_of(runs[0].record.measurements.scalars) is TOKEN_LOSS
+    return _headline(runs).symbol
 
 
 def _trained_blocks(runs: Sequence[RunAudit]) -> tuple[str, str]:
@@ -262,12 +261,8 @@ OF_EVIDENCE: Mapping[tuple[str, str], tuple[str, str]] = MappingProxyType(
 def _evidence_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     if not runs:
         return
-    of_tokens = _is_of_tokens(runs)
-    values = {
-        "symbol": _symbol(runs),
-        "task": "predicts a token from earlier tokens only" if of_tokens else "classifies images",
-        "samples": "sequences" if of_tokens else "images",
-    }
+    headline = _headline(runs)
+    values = {"symbol": headline.symbol, "task": headline.work, "samples": headline.samples}
     touched: dict[tuple[str, str], list[RunAudit]] = {}
     for run in runs:
         for finding in run.findings:

@@ -10,22 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from fa_registry.metrics import (
-    ACCURACY,
-    HEADLINES,
-    MARGINS,
-    SUBJECTS,
-    Headline,
-    headline_of,
-    label_of,
-    over_seeds,
-    symbol_of,
-)
+from fa_registry.metrics import HEADLINES, MARGINS, SUBJECTS, Headline, headline_of, over_seeds
+from fa_registry.metrics import MARGIN_SYMBOL as MARGIN
 from fa_registry.protocol.last_block import CONTROL
 from fa_registry.protocol.last_block import STATE as LAST_BLOCK
 from fa_registry.protocol.last_block import TEXT as LAST_BLOCK_WORDS
 from fa_registry.protocol.rule_evaluation import AT_CHANCE, UNDECIDED
-from fa_registry.records import Finding, RunAudit, UndecidedCause
+from fa_registry.records import Finding, Reading, RunAudit, UndecidedCause
 from fa_registry.reporting.claims_reference import UNDERCUT, author_stated_runs, claim, finding_with, with_state
 from fa_registry.reporting.report_values import scalar_metric
 from fa_registry.reporting.text.filters import KINDS, between, ci, compact, num, pct
@@ -36,7 +27,6 @@ from fa_registry.statistics.over_seeds import OverSeeds
 from fa_registry.statistics.samples import quantile
 
 DEPTH = SUBJECTS["depth"]
-MARGIN = symbol_of(ACCURACY.margin)  # symbol in sentences, the same for all margins
 
 
 def depth_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
@@ -93,7 +83,7 @@ def cleared_text(runs: Sequence[RunAudit]) -> str:
 
 
 def _headline(run: RunAudit) -> Headline:
-    return headline_of(run.record.measurements.scalars)
+    return headline_of(run.record.measurements)
 
 
 def _judged(finding: Finding) -> Headline:
@@ -157,9 +147,10 @@ def _undercut(finding: Finding, runs: Sequence[RunAudit]) -> str:
     both = ""
     references = ((run, finding_with(run, UNDERCUT, quantities=DEPTH).reference_run_id) for run in runs)
     of_frozen = all(reference_id in ("", run.frozen_run_id) for run, reference_id in references)
-    if accuracy is not None and finding.quantity == ACCURACY.margin and finding.seeds == len(runs) and of_frozen:
-        frozen = accuracy - finding.observed.value / 100
-        both = f"the {ACCURACY.symbol} is {pct(accuracy)}, that of the frozen control is {pct(frozen)}; "
+    headline = _judged(finding)
+    if accuracy is not None and finding.quantity == headline.margin and finding.seeds == len(runs) and of_frozen:
+        frozen = accuracy - finding.observed.value / headline.scale
+        both = f"the {headline.symbol} is {pct(accuracy)}, that of the frozen control is {pct(frozen)}; "
     return (
         f"{answer}: {both}the {MARGIN} over the frozen control is {_margin(finding)} ({_estimate(finding)}; "
         f"required: at least {_limit(finding)}){_why_level(finding)}"
@@ -173,8 +164,14 @@ def _estimate(finding: Finding) -> str:
 
 
 def _accuracy(runs: Sequence[RunAudit]) -> OverSeeds:
-    readings = ((run.record.spec.seed, scalar_metric(run.record, ACCURACY.name)) for run in runs)
-    return over_seeds(readings, ACCURACY.name)
+    """Return the mean of a share of the test samples over seeds; N/A for other metrics."""
+    headline = _headline(runs[0])
+    absent = Reading(None, f"the {headline.symbol} is no share of the test samples")
+    readings = (
+        (run.record.spec.seed, scalar_metric(run.record, headline.name) if headline.is_share else absent)
+        for run in runs
+    )
+    return over_seeds(readings, headline.name)
 
 
 def _cleared(finding: Finding) -> tuple[str, str]:
@@ -252,7 +249,10 @@ def _seeds_advice(finding: Finding) -> str:
 def _stated(finding: Finding) -> str:
     headline = _judged(finding)
     side = "above" if headline.sign > 0 else "below"
-    target, control_text = f"a {label_of(headline.frozen)} stated by the author", "trained by fa_registry for each seed"
+    target, control_text = (
+        f"a {headline.frozen_metric.label} stated by the author",
+        "trained by fa_registry for each seed",
+    )
     if finding.reference_run_id:
         target, control_text = (
             f"the {headline.symbol} of a frozen control that is not proven to be frozen",
@@ -323,7 +323,7 @@ def sampled(runs: Sequence[RunAudit]) -> str:
     estimate = sampling(runs)
     if estimate is None:
         return ""
-    value = f". The {ACCURACY.symbol} is {pct(estimate.accuracy)}"
+    value = f". The {_headline(runs[0]).symbol} is {pct(estimate.accuracy)}"
     of_samples = f"{ci(estimate.over_samples)} from the sampling of {estimate.samples:,} test samples only (Wilson)"
     if estimate.over_seeds:
         over_seeds = f"a 95 % interval of {ci(estimate.over_seeds)} over {estimate.seeds} seeds"
@@ -337,13 +337,14 @@ def nearest_limit_text(runs: Sequence[RunAudit], finding: Finding) -> str:
     The sampling error is half the width of Wilson's interval of the accuracy. If the sampling error is unknown, the text is empty.
     """
     estimate = sampling(runs)
-    if estimate is None or finding.quantity != ACCURACY.margin or None in (finding.threshold, finding.observed.value):
+    headline = _headline(runs[0])
+    if estimate is None or finding.quantity != headline.margin or None in (finding.threshold, finding.observed.value):
         return ""
     distance = abs(finding.observed.value - finding.threshold)
     if distance >= estimate.half:
         return ""
     return (
         f". The {MARGIN} is only {distance:.1f} pp from the limit, but the sampling error of {estimate.samples:,} test samples is "
-        f"± {estimate.half:.1f} pp of the {ACCURACY.symbol} (Wilson, 95 %). With another test set of this size, the margin "
+        f"± {estimate.half:.1f} pp of the {headline.symbol} (Wilson, 95 %). With another test set of this size, the margin "
         "might be on the other side of the limit"
     )

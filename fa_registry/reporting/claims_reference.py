@@ -152,10 +152,10 @@ def author_stated_runs(runs: Iterable[RunAudit], quantities: Sequence[str]) -> s
     stated = [(run, finding) for run, finding in judged if finding.stated and finding.quantity in quantities]
     if not stated:
         return ""
-    headline = headline_of(stated[0][0].record.measurements.scalars)
+    headline = headline_of(stated[0][0].record.measurements)
     if all(finding.reference_run_id for _, finding in stated):
         return f"; the frozen control is not proven to be frozen, so its {headline.symbol} counts only as stated by the author"
-    return f"; the {label_of(headline.frozen)} is stated by the author, not measured here"
+    return f"; the {headline.frozen_metric.label} is stated by the author, not measured here"
 
 
 def observed_text(finding: Finding) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 from markupsafe import Markup
 
 from fa_registry.analyses import Analysis, AnalysisCell, AnalysisTable
-from fa_registry.metrics import COMPARED_WITH_CONTROL, at_last_site, headlines_of, metrics_of_cards, quantity_of, table
+from fa_registry.metrics import at_last_site, headlines_of, metrics_of_headlines, metrics_of_report, quantity_of, table
 from fa_registry.protocol.builtin_editions import describe_edition
 from fa_registry.records import AuditReport, Measurements, Reading, RunAudit, RunRecord, Verdict
 from fa_registry.records.notebook_repr import WRITERS, Writer
@@ -48,8 +48,10 @@ def _run_parts(record: RunRecord) -> Iterator[Part]:
         ("integrity", "; ".join([record.integrity.state, *record.integrity.details[:1]])),
     ]
     names = table("note", headlines_of([record]))
-    for name in (name for name in names if name not in COMPARED_WITH_CONTROL):  # the findings contain the other metrics
-        quantity = quantity_of(name)
+    known = metrics_of_headlines([record])
+    # the findings contain the other metrics
+    for quantity in (metric for name in names if not (metric := quantity_of(name, known)).compared_with_control):
+        name = quantity.name
         is_scalar = name in record.measurements.scalars
         value = scalar_metric(record, name) if is_scalar else last_site(record, at_last_site(name))
         rows.append((quantity.symbol, reading(value, quantity.kind)))
@@ -64,7 +66,7 @@ def _judged_parts(run: RunAudit) -> Iterator[Part]:
 
 
 def _report_parts(report: AuditReport) -> Iterator[Part]:
-    metrics = audit_columns(report.runs, card_metrics=metrics_of_cards(report.cards))
+    metrics = audit_columns(report.runs, card_metrics=metrics_of_report(report))
     excluded_notes = [f"{len(report.excluded)} not judged"] if report.excluded else []
     counts = f"by edition {describe_edition(report.edition)}: {report.verdict_counts}"
     headings = {"label": "method", "seed": "seed", "verdict": "verdict"} | {item.name: item.heading for item in metrics}

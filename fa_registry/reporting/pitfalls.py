@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from fa_registry.metrics import ACCURACY, AGGREGATES, headline_of
+from fa_registry.metrics import AGGREGATES, headline_of
 from fa_registry.protocol.credit import exact_sites, is_exact
 from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.integrity import difference_text
@@ -13,7 +13,7 @@ from fa_registry.protocol.near_settings import describe_difference
 from fa_registry.protocol.paired_runs import whole
 from fa_registry.protocol.verdict import is_intact
 from fa_registry.records import (
-    NOT_ITS_GRADIENT,
+    WRONG_GRADIENT,
     AuditReport,
     OtherRun,
     Reading,
@@ -307,7 +307,7 @@ def saved_feedback(context: PitfallContext) -> Answered:
     The pitfall is to report 1.0, or the cosine of the credit with itself.
     """
     if objection := objection_in(context.run.record.measurements):
-        return VIOLATED if objection.startswith(NOT_ITS_GRADIENT) else UNKNOWN, objection
+        return VIOLATED if objection.kind == WRONG_GRADIENT else UNKNOWN, objection
     if context.run.record.feedback.get("sha256"):
         return AVOIDED, "the feedback state was saved with its SHA-256, and Γ is computed with it"
     has_feedback = context.card.get("has_feedback")
@@ -351,8 +351,8 @@ def metric_of_test_set(context: PitfallContext) -> Answered:
     The pitfall is a metric that was measured only on the eval batch. If the accuracy was measured on n samples, accuracy × n is a
     whole number. Therefore an accuracy can show on which samples it was measured. A loss cannot show this.
     """
-    headline = headline_of(context.run.record.measurements.scalars)
-    metric, is_accuracy = context.scalar(headline.name), headline == ACCURACY
+    headline = headline_of(context.run.record.measurements)
+    metric, is_share = context.scalar(headline.name), headline.is_share
     counts = [context.convention(name) for name in ("test_samples", "eval_samples")]
     if metric.value is None:
         return UNKNOWN, f"{headline.symbol}: {metric.reason}"
@@ -360,21 +360,21 @@ def metric_of_test_set(context: PitfallContext) -> Answered:
         return UNKNOWN, "the run did not record the sizes of its test set and eval batch"
     test, batch = counts
     correct, by_batch = (metric.value * count for count in (test, batch))
-    if is_accuracy and not whole(correct):
+    if is_share and not whole(correct):
         return VIOLATED, (
             f"{num(metric.value, 6)} does not correspond to a whole number of correct samples out of {num(test)} test samples"
         )
     if test == batch:
         return AVOIDED, f"the eval batch is the whole test set of {num(test)} samples"
-    if is_accuracy and not whole(by_batch):
+    if is_share and not whole(by_batch):
         return AVOIDED, (
             f"{num(round(correct))} of {num(test)} test samples are correct; in an eval batch of {batch}, "
             "this share is no whole number of samples"
         )
     if context.verified:
-        correct_text = f": {num(round(correct))} are correct" if is_accuracy else ""
+        correct_text = f": {num(round(correct))} are correct" if is_share else ""
         return AVOIDED, f"recomputed on all {num(test)} test samples{correct_text}"
-    if not is_accuracy:
+    if not is_share:
         unknown_size = f"the {headline.symbol} does not show on how many samples it was measured"
         return UNKNOWN, f"{unknown_size}; {context.not_recomputed}"
     return UNKNOWN, (
@@ -407,7 +407,7 @@ def own_control(context: PitfallContext) -> Answered:
         return AVOIDED, "the run's frozen control has the same setting, seed and data"
     if context.run.frozen_run_id:
         return UNKNOWN, f"the frozen control {context.run.frozen_run_id[:8]} is not part of this report"
-    headline = headline_of(context.run.record.measurements.scalars)
+    headline = headline_of(context.run.record.measurements)
     if context.scalar(headline.frozen).value is not None:
         stated = f"the frozen {headline.symbol} is stated by the author"
         return VIOLATED, f"{stated}: setting, seed and data are not recorded"
@@ -550,7 +550,7 @@ QUESTIONS: tuple[tuple[str, str, Question], ...] = (
 def pitfalls(group: Group, sources: Sources) -> tuple[Pitfall, ...]:
     """Return all items of the checklist for the runs of one method in one setting."""
     contexts = [PitfallContext(run, group.runs, sources) for run in group.runs]
-    symbol = headline_of(group.runs[0].record.measurements.scalars).symbol
+    symbol = headline_of(group.runs[0].record.measurements).symbol
     return tuple(
         Pitfall(number, title.format(symbol), lint, _answers(contexts, question))
         for number, (title, lint, question) in enumerate(QUESTIONS, 1)

@@ -53,6 +53,7 @@ from fa_registry.reporting.text.environment import (
     variables,
 )
 from fa_registry.reporting.view_models import FORM_FORMATS, Link
+from fa_registry.tracking.schema import AUDIT_PAGE
 
 TABLE = "audit_table.tex"  # can be included in a paper
 FORMS = "forms"  # the folder of the forms
@@ -154,7 +155,7 @@ def output_conflicts(out: Path) -> list[str]:
     A conflict is a file in place of a needed folder, or a folder in place of a file.
     """
     folders = [out / name for name in (FORMS, FIGURES)]
-    pages = [out / name for name in ("index.html", TABLE, *(file.name for file in report_files()))]
+    pages = [out / name for name in (AUDIT_PAGE, TABLE, *(file.name for file in report_files()))]
     reasons = [
         f"expected a folder, found the file {path}; move the file away or choose another folder"
         for path in folders
@@ -171,9 +172,9 @@ def _render(report: AuditReport, folder: Path, out: Path, pages: TemplateRendere
     """Write all files into `folder` and return their names; keep the author's texts in the forms of `out`."""
     judged_report = without_mismatches(report)
     sources = Sources.of(judged_report)
-    names = ["index.html"]
+    names = [AUDIT_PAGE]
     page, figures = _index(sources, pages)
-    _write(folder / "index.html", page)
+    _write(folder / AUDIT_PAGE, page)
     (folder / FORMS).mkdir()
     write, forms = partial(_write_form, sources, folder, out, pages), list(sources.forms)
     for form in forms[:1]:
@@ -243,7 +244,7 @@ def render_comparison(context: CompareContext, out: Path, templates: Path | None
 
 def _link(context: CompareContext, out: Path, folder: Path) -> None:
     """Add or remove the link to compare.html in index.html, as bytes because the encoding may be unknown."""
-    index, records = out / "index.html", out / audit_json.FILE.name
+    index, records = out / AUDIT_PAGE, out / audit_json.FILE.name
     if not index.is_file():
         return
     judged = records.read_bytes() if records.is_file() else b""

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from fa_registry.metrics import Known, kind_of, metrics_of_cards, subject_of
+from fa_registry.metrics import Known, kind_of, metrics_of_report, subject_of
 from fa_registry.protocol.builtin_editions import DIGEST, FOREIGN, SHIPPED, describe_edition, provenance_of
 from fa_registry.protocol.grouping import Group, groups, seeds_key
 from fa_registry.protocol.near_settings import Differing, NearSettings
@@ -107,7 +107,7 @@ class Sources:
             (report.edition, *(opinion.edition for opinion in report.opinions)),
             (leading, *further),
             exclusions,
-            metrics_of_cards(report.cards),
+            metrics_of_report(report),
         )
 
     def controls(self, group: Group) -> list[Group]:

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fa_registry.metrics import (
-    COMPARED_WITH_CONTROL,
     LAST_SITE,
     NONE,
     Known,
@@ -16,7 +15,6 @@ from fa_registry.metrics import (
     headline_of,
     headlines_of,
     kind_of,
-    label_of,
     over_seeds,
     quantity_of,
     subject_of,
@@ -60,7 +58,7 @@ class Frozen:
 
         If there is no control, return the value that the author stated when the run was adopted.
         """
-        headline = headline_of(run.record.measurements.scalars)
+        headline = headline_of(run.record.measurements)
         if run.record.spec.control != "none":
             return Number(Reading(None, f"this run is the {run.record.spec.control} control"), headline.kind, ())
         if run.frozen_doubt and not run.frozen_run_id:
@@ -83,7 +81,7 @@ class Frozen:
 
     def margin(self, run: RunAudit) -> Number:
         """Return the margin over the frozen control, with the formula of the rules of an edition."""
-        headline = headline_of(run.record.measurements.scalars)
+        headline = headline_of(run.record.measurements)
         observed, frozen = scalar_metric(run.record, headline.name), self.value(run)
         run_ids = (run.record.run_id, *frozen.run_ids)
         for reading in (frozen.reading, observed):
@@ -115,8 +113,8 @@ def metric_of_run(run: RunAudit, quantity: Metric, frozen: Frozen, card_metrics:
     of the metric `NAME` at the last site. The frozen accuracy and the margin depend on the frozen control of the run.
     """
     record = run.record
-    if quantity.name in COMPARED_WITH_CONTROL:
-        headline = headline_of(record.measurements.scalars)
+    if quantity.compared_with_control:
+        headline = headline_of(record.measurements)
         if quantity.name in (headline.frozen, headline.margin):
             return frozen.value(run) if quantity.name == headline.frozen else frozen.margin(run)
         reading = Reading(None, f"the task of this run has no {quantity.label}")
@@ -190,7 +188,7 @@ def figure_estimate(runs: Sequence[RunAudit], quantity: Metric, frozen: Frozen, 
     """
     values = [SeedValue(run.record.spec.seed, metric_of_run(run, quantity, frozen, card_metrics)) for run in runs]
     estimate = seed_estimate(quantity, values)
-    stated = [run for run in runs if quantity.name in COMPARED_WITH_CONTROL and frozen.stated(run)]
+    stated = [run for run in runs if quantity.compared_with_control and frozen.stated(run)]
     if estimate.low.value is None or not stated:
         return estimate
     reason = Reading(None, NOT_PROVEN if stated[0].frozen_doubt else _by_author(stated[0]))
@@ -198,7 +196,7 @@ def figure_estimate(runs: Sequence[RunAudit], quantity: Metric, frozen: Frozen, 
 
 
 def _by_author(run: RunAudit) -> str:
-    return BY_AUTHOR.format(label_of(headline_of(run.record.measurements.scalars).frozen))
+    return BY_AUTHOR.format(headline_of(run.record.measurements).frozen_metric.label)
 
 
 def control_rows(runs: Iterable[RunAudit], frozen: Frozen) -> tuple[ControlRow, ...]:

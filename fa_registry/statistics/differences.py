@@ -112,7 +112,7 @@ def paired_difference(
         )
     differences = [a[seed] - b[seed] for seed in seeds]
     if len(seeds) == 1:
-        remark = "provisional: no interval, because there is only one pair"
+        remark = "no interval, because there is only one pair"
         return PairedDifference(differences[0], None, None, None, None, seeds, only_a, only_b, remark)
     sample, df = reported(differences), len(seeds) - 1
     floor = rounding(*(values[seed] for values in (a, b) for seed in seeds))
@@ -174,9 +174,7 @@ def stated_difference(
     distinct_values = {round(value / resolution) if resolution else value: value for value in stated}
     mean = math.fsum(values) / len(values) - math.fsum(stated) / len(stated)
     if len(values) < 2:
-        return StatedDifference(
-            mean, None, len(distinct_values), "", "provisional: no interval, because there is only one value"
-        )
+        return StatedDifference(mean, None, len(distinct_values), "", "no interval, because there is only one value")
     first, test = reported(values, "a difference from stated values"), WELCH
     if len(distinct_values) == 1:
         test = ONE_STATED

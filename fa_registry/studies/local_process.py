@@ -1,9 +1,9 @@
 """Processes of this machine that run jobs.
 
 They always end together with the process that started them. On Linux, they are forked from a server process that has imported the
-fa_registry modules of this process (a `multiprocessing` forkserver). The first process waits for these imports, and each further one
-starts in 0.1 s instead of 5 s. On other systems each process imports the modules. The server computes nothing, because no thread
-pool and no GPU may be in use during a fork.
+fa_registry modules of this process (a `multiprocessing` forkserver). The first process waits for these imports, and each further
+one starts in 0.1 s instead of 5 s. On other systems each process imports the modules. The server computes nothing, because no
+thread pool and no GPU may be in use during a fork.
 """
 
 from __future__ import annotations

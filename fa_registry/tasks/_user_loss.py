@@ -15,7 +15,6 @@ import torch
 from torch import Tensor, nn
 
 from fa_registry.errors import UsageError, unknown_name_text
-from fa_registry.metrics import ACCURACY
 from fa_registry.records import Reading, Scalar
 from fa_registry.tasks import task_of
 from fa_registry.tasks.base import Task
@@ -122,8 +121,7 @@ class UserLoss(Task):
     def __init__(self, loss: Loss, base: Task):
         self._name, self._base = loss_name(loss), base
         self._function = LOSSES[loss] if isinstance(loss, str) else loss
-        headline = base.card.headline or ACCURACY.name
-        self.card = replace(base.card, loss=f"the loss {self._name} of the user's model", headline=headline)
+        self.card = replace(base.card, loss=f"the loss {self._name} of the user's model", headline=base.headline.name)
 
     def takes(self, targets: Tensor) -> bool:
         return True

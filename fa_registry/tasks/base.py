@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fa_registry.errors import PluginError, UsageError
-from fa_registry.metrics import HEADLINES
+from fa_registry.metrics import DEFAULT, HEADLINES, Headline
 from fa_registry.records import Reading, Scalar
 from fa_registry.token_axes import gradient_vectors, state_vectors
 
@@ -34,6 +34,8 @@ class TaskCard:
         loss: formula of the loss ℓ_i of one sample.
         source: publication that defines the loss.
         headline: name of the main metric, which reporting forms show first; empty if the task has none.
+        own_headline: the main metric if it is not a built-in metric, see `fa_registry.metrics.own_headline`. `headline` is then its
+            name.
         positions: `none` if a sample has one target, `sequence` if it has one target per position of a sequence. Metrics
             compare samples in the first case, and positions in the second case.
         version: version of a built-in task; the version increases when any number that the task computes changes.
@@ -47,6 +49,12 @@ class TaskCard:
     headline: str = ""
     positions: str = "none"
     version: int = 1
+    own_headline: Headline | None = None
+
+    @property
+    def main_metric(self) -> Headline | None:
+        """The declaration of the main metric, or None if the task has none."""
+        return self.own_headline or HEADLINES.get(self.headline)
 
     @property
     def by_position(self) -> bool:
@@ -62,8 +70,10 @@ class TaskCard:
             raise PluginError(
                 f"the card of task {self.name!r}: positions: expected {expected}, found {self.positions!r}"
             )
-        if self.headline not in ("", *HEADLINES):
-            expected = " or ".join(HEADLINES)
+        if self.own_headline:
+            object.__setattr__(self, "headline", self.own_headline.name)
+        elif self.headline not in ("", *HEADLINES):
+            expected = " or ".join([*HEADLINES, "own_headline"])
             raise PluginError(f"the card of task {self.name!r}: headline: expected {expected}, found {self.headline!r}")
 
 
@@ -80,6 +90,11 @@ class Task(abc.ABC):
     def by_position(self) -> bool:
         """Whether a sample has one target per position, according to the card."""
         return self.card.by_position
+
+    @property
+    def headline(self) -> Headline:
+        """The main metric according to the card, or the default headline if the task has none."""
+        return self.card.main_metric or DEFAULT
 
     @abc.abstractmethod
     def takes(self, targets: Tensor) -> bool:

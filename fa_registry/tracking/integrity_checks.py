@@ -14,8 +14,7 @@ from typing import Any
 
 from fa_registry.errors import PluginError, UnknownName
 from fa_registry.metrics import REFERENCE_CHECK
-from fa_registry.records import Check, Measurements, RunSpec, objection_in
-from fa_registry.records.readings import tells_not_finite
+from fa_registry.records import NOT_FINITE, Check, Measurements, RunSpec, objection_in
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import Point, StoredRun, Tracker
 from fa_registry.tracking.series_parquet import SeriesRow, points
@@ -71,7 +70,7 @@ class SealedRun:
         """Status of the run, computed from its measurements only."""
         if self.epochs < 0:
             return "failed"
-        if any(row[0] == self.epochs and row[1] in WATCHED and tells_not_finite(row[4]) for row in self.rows):
+        if any(row[0] == self.epochs and row[1] in WATCHED and row[5] == NOT_FINITE for row in self.rows):
             return "diverged"
         return "complete" if self.epochs == self.spec.epochs else schema.STOPPED_EARLY
 

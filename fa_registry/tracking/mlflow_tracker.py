@@ -61,7 +61,6 @@ from fa_registry.tracking.client import Client, answering
 from fa_registry.tracking.mlflow_views import (
     MACHINE_LEARNING,
     RELEASE,
-    TAG,
     View,
     compared_address,
     is_our_note,
@@ -70,7 +69,15 @@ from fa_registry.tracking.mlflow_views import (
     pattern,
     term,
 )
-from fa_registry.tracking.schema import EXPERIMENT, TAG_NOTE
+from fa_registry.tracking.schema import (
+    EXPERIMENT,
+    TAG_DATA_USE,
+    TAG_EXPERIMENT_KIND,
+    TAG_NOTE,
+    TAG_SOURCE,
+    TAG_USER,
+    TAG_VIEW,
+)
 from fa_registry.tracking.store import ARTIFACTS, check_writable, resolve_uri, sqlite_path
 from fa_registry.tracking.store_errors import StoreRefusal
 
@@ -81,7 +88,7 @@ BATCH_NAMES = 100  # MLflow's limit for the tags of one log_batch call, and also
 LATEST = 9_000_000_000_000  # ms since 1970 (the year 2255): pandas' timestamps end a few years later
 PAGE = 250  # runs per response: MLflow needs 100 KiB per run, and queries its tables again for every page
 # with this tag, MLflow's pages open on training runs instead of chats
-EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}
+EXPERIMENT_TAGS = {TAG_EXPERIMENT_KIND: "custom_model_development"}
 NO_SUCH_RUN = (ErrorCode.Name(RESOURCE_DOES_NOT_EXIST), ErrorCode.Name(INVALID_PARAMETER_VALUE))  # second: no id
 DIGEST_LENGTH = 16  # the store allows 36 characters; the full digest is in the profile and in provenance.json
 
@@ -193,7 +200,7 @@ class MlflowTracker(Tracker):
         run = self._writer.create_run(
             self.experiment_id,
             run_name=name,
-            tags={**tags, "mlflow.user": login_name(), "mlflow.source.name": "fa_registry"},
+            tags={**tags, TAG_USER: login_name(), TAG_SOURCE: "fa_registry"},
         )
         self._places[run.info.run_id] = _Place.of(run.info)
         self.log(run.info.run_id, params=params)
@@ -238,7 +245,7 @@ class MlflowTracker(Tracker):
         """Record a data set. If another process records it at the same time, repeat the request."""
         profile = json.dumps({"sha256": dataset.digest, **dataset.profile})
         entity = Dataset(dataset.name, dataset.digest[:DIGEST_LENGTH], "code", dataset.source, profile=profile)
-        inputs = [DatasetInput(entity, [InputTag("mlflow.data.context", dataset.context)])]
+        inputs = [DatasetInput(entity, [InputTag(TAG_DATA_USE, dataset.context)])]
         try:
             self._writer.log_inputs(run_id, inputs)
         except StoreRefusal as refusal:
@@ -343,7 +350,7 @@ class MlflowTracker(Tracker):
         pages = {view.key: f"#/experiments/{self.experiment_id}{view.address}" for view in views[:2]}  # charts, table
         try:
             tags = self._client.get_experiment(self.experiment_id).tags
-            view_tags = [(TAG + view.key, view.text, is_ours) for view in views]
+            view_tags = [(TAG_VIEW + view.key, view.text, is_ours) for view in views]
             for tag, text, is_unchanged in (*view_tags, (TAG_NOTE, note_of(pages), is_our_note)):
                 stored_text = tags.get(tag)  # a tag that a user has emptied stays empty
                 if stored_text != text and (stored_text is None or is_unchanged(stored_text)):

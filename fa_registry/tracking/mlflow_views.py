@@ -18,10 +18,10 @@ from urllib.parse import quote
 
 from fa_registry import jsonio
 from fa_registry.errors import RegistryError
-from fa_registry.metrics import GEOMETRIC, HEADLINES, TABLES, label_of, quantity_of, symbol_of, table
+from fa_registry.metrics import GEOMETRIC, HEADLINES, TABLES, Headline, Known, quantity_of, symbol_of, table
 from fa_registry.tracking.base import StoredRun
 from fa_registry.tracking.schema import (
-    PARAM,
+    PARAM_SEED,
     SCALAR_METRICS,
     SITE_KEYS,
     SITE_MARK,
@@ -31,11 +31,11 @@ from fa_registry.tracking.schema import (
     TAG_STUDY,
     TAG_VERDICT,
     first_fire_tag,
+    headline,
 )
 
 ODD = re.compile(r"[^\w ·.,:;=()<>/+%-]")  # includes quotes and backslashes
 RELEASE = "3.17."  # release of MLflow; the format of other releases is not known
-TAG = "mlflow.sharedViewState."  # prefix of the tag's name, before a view's key
 COMPRESSED = "deflate;"  # prefix with which MLflow's pages mark a long state: zlib, base64
 MADE_BY = "fa_registry"  # a field that MLflow's pages ignore: digest of the state that fa_registry wrote
 NOTE = (
@@ -148,11 +148,19 @@ class _Contents:
     groups: set[tuple[str | None, str | None]] = field(default_factory=set)
     """by setting and method"""
     first_fires: set[str] = field(default_factory=set)
+    headlines: dict[str, Headline] = field(default_factory=lambda: dict(HEADLINES))
+    """the built-in main metrics, then those that the tasks of the runs declare"""
+
+    @property
+    def known(self) -> Known:
+        return {metric.name: metric for item in self.headlines.values() for metric in item.metrics}
 
     def add(self, run: StoredRun) -> None:
         tags = run.tags
         self.count += 1
         self.metrics.update(run.metrics)
+        logged = headline(tags, run.metrics)
+        self.headlines.setdefault(logged.name, logged)
         self.groups.add((tags.get(TAG_SETTING), tags.get(TAG_METHOD)))
         self.first_fires.update(tag for tag in tags if tag.startswith(first_fire_tag("")))
 
@@ -170,10 +178,10 @@ def _both(
 
 def _charts(runs: _Contents, group_by_setting: bool) -> dict[str, Any]:
     logged, grouped_by = runs.metrics, [TAG_SETTING, TAG_METHOD] if group_by_setting else [TAG_METHOD]
-    headline = [
-        _chart("headline", name, key, label_of(name))
-        for name in table("mlflow_charts", HEADLINES.values())
-        if (key := SCALAR_METRICS[name]) in logged
+    main = [
+        _chart("headline", name, key, quantity_of(name, runs.known).label)
+        for name in table("mlflow_charts", runs.headlines.values())
+        if (key := SCALAR_METRICS.get(name, name)) in logged
     ]
     by_site = []
     for name in TABLES["mlflow_sites"]:
@@ -185,7 +193,7 @@ def _charts(runs: _Contents, group_by_setting: bool) -> dict[str, Any]:
     groups = {",".join(f"tag.{tag}.{group_tags[tag]}" for tag in grouped_by) for group_tags in tags_of_groups}
     return {
         # Few runs are sorted by the study's order of methods. Many runs are sorted by seed, because MLflow groups only loaded runs.
-        "orderByKey": "attributes.start_time" if runs.count <= LOADED else f"params.`{PARAM}seed`",
+        "orderByKey": "attributes.start_time" if runs.count <= LOADED else f"params.`{PARAM_SEED}`",
         "orderByAsc": True,
         "groupBy": {
             "aggregateFunction": "average",
@@ -194,7 +202,7 @@ def _charts(runs: _Contents, group_by_setting: bool) -> dict[str, Any]:
         "groupsExpanded": dict.fromkeys(sorted(groups), False),
         "useGroupedValuesInCharts": True,
         "runsHiddenMode": "SHOW_ALL",  # by default MLflow draws ten runs
-        "compareRunCharts": [*headline, *by_site],
+        "compareRunCharts": [*main, *by_site],
         "compareRunSections": [
             _section("headline", "Headline"),
             _section("sites", "By site: first, middle and last"),
@@ -246,7 +254,7 @@ def _section(uuid: str, name: str) -> dict[str, Any]:
 
 
 def _table(runs: _Contents) -> dict[str, Any]:
-    keys = [SCALAR_METRICS.get(name, name) for name in table("mlflow_columns", HEADLINES.values())]
+    keys = [SCALAR_METRICS.get(name, name) for name in table("mlflow_columns", runs.headlines.values())]
     columns = [TAG_VERDICT, *(key for key in keys if key in runs.metrics), *sorted(runs.first_fires)]
     column_names = [f"metrics.`{key}`" if key in runs.metrics else f"tags.`{key}`" for key in columns]
     return {

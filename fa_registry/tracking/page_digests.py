@@ -17,16 +17,14 @@ from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.reader import check_files
 from fa_registry.tracking.writer import folder_digests
 
-SEAL = "digests.json"  # next to an audit's pages
-
 
 def seal_folder(folder: Path) -> dict[str, str]:
     """Write the digests of all files in `folder` to digests.json.
 
     Return the tag of the audit's own run, with the SHA-256 of digests.json.
     """
-    (folder / SEAL).write_text(jsonio.pretty(folder_digests(folder)), encoding="utf-8")
-    return {schema.TAG_PAGES: jsonio.file_digest(folder / SEAL)}
+    (folder / schema.PAGE_DIGESTS).write_text(jsonio.pretty(folder_digests(folder)), encoding="utf-8")
+    return {schema.TAG_PAGES: jsonio.file_digest(folder / schema.PAGE_DIGESTS)}
 
 
 def seal_pages(digests: Mapping[str, str]) -> dict[str, str]:
@@ -50,8 +48,9 @@ def check_audit_pages(tracker: Tracker, audit: StoredRun, names: Sequence[str] =
     seal = audit.tags.get(schema.TAG_PAGES)
     if not seal:
         return {}
-    sizes = check_files(tracker, audit.run_id, {SEAL: seal})
-    recorded = jsonio.decode(dict[str, str], jsonio.read_json(tracker.artifact(audit.run_id, SEAL)), SEAL)
+    sizes = check_files(tracker, audit.run_id, {schema.PAGE_DIGESTS: seal})
+    content = jsonio.read_json(tracker.artifact(audit.run_id, schema.PAGE_DIGESTS))
+    recorded = jsonio.decode(dict[str, str], content, schema.PAGE_DIGESTS)
     page_digests = {name: recorded.get(name, "none") for name in names} if names else recorded
     return sizes | check_files(tracker, audit.run_id, page_digests)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from fa_registry import jsonio
 from fa_registry.errors import IntegrityError, InvalidFields, UsageError, shortened
+from fa_registry.metrics import headline_of
 from fa_registry.records import Check, Integrity, Measurements, RunRecord, RunSpec, manifest_checks
 from fa_registry.safe_files import UnreadableFile, read_file
 from fa_registry.tracking import schema
@@ -66,7 +67,7 @@ def read_record(tracker: Tracker, run: StoredRun) -> RunRecord:
         status=sealed.status,
         spec=spec,
         measurements=sealed.measurements,
-        trajectory=trajectory(sealed.rows),
+        trajectory=trajectory(sealed.rows, headline_of(sealed.measurements)),
         integrity=Integrity("trusted", ("the logged metrics were not recomputed",), checks(sealed, run)),
         digests=digests,
         feedback=_checked(card, "feedback", manifest_checks.FEEDBACK) if card else {},

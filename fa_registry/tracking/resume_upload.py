@@ -57,7 +57,7 @@ class KeptState:
             return
         epoch, run, match = max(later_states, key=lambda entry: entry[0])
         try:
-            state_file = self._tracker.artifact(run.run_id, _artifact(match[2], match[3]))
+            state_file = self._tracker.artifact(run.run_id, schema.resume_state(match[2], match[3]))
             state_file = check_file(state_file, TENSORS) if state_file else None
         except UnreadableFile as error:
             LOG.warning("cannot resume from the state that run %s uploaded: %s", run.run_id, error)
@@ -94,7 +94,7 @@ class KeptState:
     def _upload(self, path: Path, epoch: int) -> None:
         slot, tracker = str(self._count % 2), self._tracker.without_retry()
         with process_ownership.temp_dir("fa_registry-state-") as folder:
-            copy = folder / _artifact(slot, path.stem)
+            copy = folder / schema.resume_state(slot, path.stem)
             copy.parent.mkdir(parents=True)
             shutil.copyfile(path, copy)
             tracker.upload(self._run_id, folder)
@@ -107,7 +107,3 @@ class KeptState:
             with suppress(RegistryError):  # without the permission to delete, some megabytes are left in the store
                 self._tracker.remove(run_id, schema.STATE)
                 self._tracker.remove_tags(run_id, [schema.TAG_STATE])
-
-
-def _artifact(slot: str, name: str) -> str:
-    return f"{schema.STATE}/{slot}/{name}.resume"

@@ -5,16 +5,19 @@ All code that reads or writes a store uses these names.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from fa_registry.metrics import DECLARED, HEADLINES, Metric, value_in
+from fa_registry import jsonio
+from fa_registry.metrics import DECLARED, HEADLINES, Headline, Metric, declaration, logged_headline, value_in
 from fa_registry.records import SCHEMA, EditionReference, Measurements, Reading, RunSpec
 
 EXPERIMENT = "fa_registry"
 DIGEST = 8  # characters of an edition's digest in the tag of its verdict
 MAX_EDITION = 200  # characters of an edition's name in a tag; MLflow's keys end at 250
 
+TAGS = "fa."  # prefix of every tag of fa_registry
 TAG_SCHEMA = "fa.schema"
 TAG_SPEC = "fa.spec"
 TAG_STUDY = "fa.study"
@@ -56,6 +59,7 @@ TAG_IMPORTED_VERDICT = "fa.imported_verdict"  # verdict on the run in that bundl
 TAG_ADOPTED = "fa.adopted"  # "true" on a run that was trained elsewhere
 # digest of the final weights' content, so that a search finds equal weights under another name
 TAG_WEIGHTS = "fa.weights"
+TAG_HEADLINE = "fa.headline"  # the main metric that the run's task declares, for lists and charts: see `headline`
 # Tags of a model version that `promote` registers, in addition to those of its run. `fa.weights` is the SHA-256 of its file there.
 TAG_RUN, TAG_FEEDBACK, TAG_CONTROL, TAG_INTEGRITY = "fa.run", "fa.feedback", "fa.control", "fa.integrity"
 TAG_DESPITE, TAG_AUTHOR = "fa.despite", "fa.author"  # why a run that did not pass was promoted, and who decided it
@@ -68,6 +72,11 @@ REPEATED_TAGS = {  # tag → the field of provenance.json whose value the tag re
     TAG_WEIGHTS: "final_weights",
 }
 TAG_NOTE = "mlflow.note.content"
+TAG_USER = "mlflow.user"
+TAG_SOURCE = "mlflow.source.name"
+TAG_DATA_USE = "mlflow.data.context"  # on a run's data set: its use
+TAG_EXPERIMENT_KIND = "mlflow.experimentKind"  # on an experiment
+TAG_VIEW = "mlflow.sharedViewState."  # on an experiment: prefix of the tag's name, before a view's key
 TAG_PARENT = "mlflow.parentRunId"  # written by older releases: MLflow's table hides such runs, see docs/decisions/17
 
 SPEC = "spec.json"
@@ -81,12 +90,18 @@ FINAL = "checkpoints/final.safetensors"
 STEP = re.compile(r"checkpoints/step_(\d{4,})\.safetensors")  # see step_checkpoint
 FEEDBACK = "feedback/state.safetensors"
 FEEDBACK_CARD = "feedback/card.json"
+EVALUATION = "evaluation.safetensors"  # x and y of a user-supplied loop with a factory: recomputation needs both
 FORM = "report/form.html"  # the newest audit's form of the run's group; a later audit replaces it
 # The run's note: MLflow's page of two runs shows only files of the root folder, Markdown in full.
 SHORT_FORM = "short_form.md"
 ADDED_BY_AUDITS = (FORM, SHORT_FORM)
+# Files of an audit's own run.
+AUDIT_PAGE = "index.html"
+AUDIT_REPORT = "audit.json"
+PAGE_DIGESTS = "digests.json"  # the SHA-256 of every page, see tracking.page_digests
 
 PARAM = "cfg/"  # prefix of every parameter of the specification
+PARAM_SEED, PARAM_WEIGHTS = f"{PARAM}seed", f"{PARAM}weights"
 FINISHED_STATUSES = ("complete", "diverged")
 STOPPED_EARLY = "stopped_early"  # all files are present, but the run has fewer epochs than its specification
 INTERRUPTED = "interrupted"  # stopped by Ctrl-C or by a request to stop: the same command resumes the run
@@ -121,8 +136,27 @@ SEED = re.compile("-?[0-9]{1,19}")
 CHARTABLE = re.compile(r"[\w.\- ]{1,200}")  # a name that can be a metric's key unchanged
 
 
+def headline_tag(headline: Headline) -> dict[str, str]:
+    """Return the tag with the declaration of a task's own main metric; empty for a built-in main metric."""
+    fields = declaration(headline)
+    return {TAG_HEADLINE: jsonio.canonical(fields)} if fields else {}
+
+
+def headline(run_tags: Mapping[str, str], run_metrics: Collection[str]) -> Headline:
+    """Return the main metric of a run according to its tags and metric keys.
+
+    For lists and charts only: an audit reads measurements.json.
+    """
+    try:
+        fields = json.loads(run_tags.get(TAG_HEADLINE, "{}"))
+    except ValueError:
+        fields = {}
+    names = [name for name, key in SCALAR_METRICS.items() if key in run_metrics]
+    return logged_headline(names, fields if isinstance(fields, dict) else {})
+
+
 def first_fire_tag(rule: str) -> str:
-    return f"fa.first_fire.{rule}"
+    return f"{TAGS}first_fire.{rule}"
 
 
 def verdict_tag(edition: EditionReference) -> str:
@@ -165,6 +199,11 @@ def after_kept_state(epoch: int) -> str:
     An audit replays the epoch that follows `epoch` and must reproduce this state.
     """
     return f"checkpoints/state_{epoch:04d}_next.safetensors"
+
+
+def resume_state(slot: str, name: str) -> str:
+    """Return the artifact path of a resume state. A run writes alternately to two slots."""
+    return f"{STATE}/{slot}/{name}.resume"
 
 
 def charts(metrics: Iterable[Metric]) -> tuple[str, ...]:
@@ -266,7 +305,7 @@ def params(spec: RunSpec) -> dict[str, str]:
 
 def seed_of(params: Mapping[str, str]) -> int | None:
     """Return the seed from a run's parameters, or None if the seed is missing or invalid."""
-    seed_text = params.get(f"{PARAM}seed", "")
+    seed_text = params.get(PARAM_SEED, "")
     seed = int(seed_text) if SEED.fullmatch(seed_text) else None
     return seed if seed is not None and seed.bit_length() < 64 else None
 

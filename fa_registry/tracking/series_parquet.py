@@ -11,8 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fa_registry.errors import shortened
-from fa_registry.metrics import HEADLINES, TABLES, at_last_site, headline_of, table
+from fa_registry.metrics import TABLES, Headline, at_last_site, table
 from fa_registry.records import Measurements, Reading, Series, SiteSeries
+from fa_registry.records.readings import KINDS
 from fa_registry.safe_files import RECORD, UnreadableFile, read_file
 from fa_registry.tracking.base import Point
 from fa_registry.tracking.schema import SITE_METRICS, scalar_metrics, shown_sites, site_metric, spread
@@ -29,15 +30,16 @@ SCHEMA = pa.schema(
         ("site", pa.int16()),
         ("value", pa.float64()),
         ("reason", pa.string()),
+        ("kind", pa.string()),  # of the reason, see records.Reading
     ]
 )
-TEXTS = ("quantity", "reason")
+TEXTS = ("quantity", "reason", "kind")
 # Schema for reading: memory contains each distinct text once. A few kB can encode a text of 60 MB in a million rows.
 HELD = pa.schema(
     [field.with_type(pa.dictionary(pa.int32(), field.type)) if field.name in TEXTS else field for field in SCHEMA]
 )
 MOST_BYTES = 4 * RECORD  # uncompressed size of MOST_ROWS rows of numbers, and of texts of the same size
-SeriesRow = tuple[int, str, int, float | None, str]  # as in SCHEMA
+SeriesRow = tuple[int, str, int, float | None, str, str]  # as in SCHEMA
 
 
 def write_series(path: Path, rows: Sequence[tuple[int, Measurements]]) -> None:
@@ -48,23 +50,17 @@ def write_series(path: Path, rows: Sequence[tuple[int, Measurements]]) -> None:
     flat: list[SeriesRow] = []
     for epoch, measurements in rows:
         flat += [
-            (epoch, name, site, reading.value, reading.reason)
+            (epoch, name, site, reading.value, reading.reason, reading.kind)
             for name, readings in sorted(measurements.sites.items())
             for site, reading in enumerate(readings)
         ]
         flat += [
-            (epoch, name, SCALAR_SITE, reading.value, reading.reason)
+            (epoch, name, SCALAR_SITE, reading.value, reading.reason, reading.kind)
             for name, reading in sorted(measurements.scalars.items())
         ]
     columns = zip(*flat, strict=True) if flat else [()] * len(SCHEMA)
     arrays = [pa.array(column, type=field.type) for column, field in zip(columns, SCHEMA, strict=True)]
     pq.write_table(pa.table(arrays, schema=SCHEMA), path)
-
-
-def read_series(path: Path) -> tuple[Mapping[str, Series], Mapping[str, SiteSeries]]:
-    """Read the file once and return the results of `trajectory` and `by_site`."""
-    rows = read_rows(path)
-    return trajectory(rows), by_site(rows)
 
 
 def read_rows(path: Path) -> list[SeriesRow]:
@@ -99,10 +95,11 @@ def _texts(column: pa.ChunkedArray) -> Iterator[str | None]:
 
 def _is_row(row: Sequence[Any]) -> bool:
     """Return whether all fields of the row are valid."""
-    epoch, metric, site, value, reason = row
+    epoch, metric, site, value, reason, kind = row
     has_position = epoch is not None and 0 <= epoch <= LAST_EPOCH and site is not None and site >= SCALAR_SITE
     is_complete = metric is not None and reason is not None and (value is None) == bool(reason)
-    return has_position and is_complete and (value is None or math.isfinite(value))
+    is_kind_valid = kind in KINDS and not (kind and value is not None)
+    return has_position and is_complete and is_kind_valid and (value is None or math.isfinite(value))
 
 
 def points(rows: Sequence[SeriesRow], extra_metrics: Sequence[str] = ()) -> Iterator[Point]:
@@ -121,23 +118,22 @@ def points(rows: Sequence[SeriesRow], extra_metrics: Sequence[str] = ()) -> Iter
         count = 1 + last.get(name, SCALAR_SITE)
         for site in shown_sites(count, extra_metrics):
             keys.setdefault((name, site), []).append(site_metric(name, site, count))
-    for epoch, metric, site, value, _ in rows:
+    for epoch, metric, site, value, *_ in rows:
         if value is not None:
             yield from (Point(key, value, epoch) for key in keys.get((metric, site), ()))
 
 
-def trajectory(rows: Sequence[SeriesRow]) -> Mapping[str, Series]:
+def trajectory(rows: Sequence[SeriesRow], headline: Headline) -> Mapping[str, Series]:
     """Return a series per metric that reports show for every epoch. Missing values are N/A."""
     epochs = 1 + max((row[0] for row in rows), default=-1)
     last = max((row[2] for row in rows), default=SCALAR_SITE)
-    headline = headline_of(dict.fromkeys(row[1] for row in rows if row[1] in HEADLINES))
     by_site = {name: at_last_site(name) for name in table("trajectory", [headline])}
     headline_names = {(base, last) if base else (name, SCALAR_SITE): name for name, base in by_site.items()}
     lines: dict[str, list[Reading]] = {name: [ABSENT] * epochs for name in headline_names.values()}
-    for epoch, metric, site, value, reason in rows:
+    for epoch, metric, site, value, reason, kind in rows:
         name = headline_names.get((metric, site))
         if name:
-            lines[name][epoch] = Reading(value, reason)
+            lines[name][epoch] = Reading(value, reason, kind)
     return {name: Series(line) for name, line in lines.items()}
 
 
@@ -150,9 +146,9 @@ def by_site(rows: Sequence[SeriesRow]) -> Mapping[str, SiteSeries]:
     epochs = spread(max((row[0] for row in site_rows), default=-1), MOST_EPOCHS)
     positions = {epoch: index for index, epoch in enumerate(epochs)}
     lines: dict[str, dict[int, list[Reading]]] = {name: {} for name in TABLES["trajectory_sites"]}
-    for epoch, metric, site, value, reason in site_rows:
+    for epoch, metric, site, value, reason, kind in site_rows:
         if epoch in positions:
-            lines[metric].setdefault(site, [ABSENT] * len(epochs))[positions[epoch]] = Reading(value, reason)
+            lines[metric].setdefault(site, [ABSENT] * len(epochs))[positions[epoch]] = Reading(value, reason, kind)
     return {
         name: SiteSeries(epochs, tuple(Series(sites[site]) for site in sorted(sites)))
         for name, sites in lines.items()

@@ -108,7 +108,9 @@ class RunWriter:
         self._kept_after = kept_epochs(keep.keep_states, setup.spec.epochs)
         self._origin = origin
         cards = (diagnostic.card for diagnostic in diagnostics.CATALOG.members().values())
-        self._charts = schema.charts(metric for card in cards for metric in card.described)
+        own = setup.task.card.own_headline
+        charts = schema.charts(metric for card in cards for metric in card.described)
+        self._charts = (*([own.name] if own else []), *charts)[: schema.MOST_CHARTS]
         self._sealed = {**setup.sealed, **({"conformance": dict(conformance)} if conformance else {})}
         self._sealed |= {schema.CHARTS: list(self._charts)} if self._charts else {}
         self._folder = process_ownership.create_temp_dir("fa_registry-run-")
@@ -126,6 +128,7 @@ class RunWriter:
         tags = {**schema.tags(spec, setting_label(spec), study), schema.TAG_PROCESS: process_ownership.process_tag()}
         tags |= {schema.TAG_CODE: jsonio.digest_of(self._sealed["code"])}
         tags |= {schema.TAG_ADOPTED: "true"} if origin else {}
+        tags |= schema.headline_tag(setup.task.headline)
         tags |= {schema.TAG_STUDY_RUN: study_run} if study_run else {}
         tags |= lease.initial_tags(lease_seconds) if lease_seconds else {}
         self._adopted = adopt
@@ -172,8 +175,8 @@ class RunWriter:
         if initial is not None and self._keep.checkpoint_every:
             save_tensors(self._folder / schema.INITIAL, initial.state_dict())
         self._write_feedback()
-        for name, tensors in setup.files.items():
-            save_tensors(self._folder / name, tensors)
+        if setup.evaluation:
+            save_tensors(self._folder / schema.EVALUATION, setup.evaluation)
 
     def on_epoch(self, row: EpochRow, trainer: Trainer | None = None) -> None:
         """Write the metrics of an epoch, and a checkpoint if one is due.

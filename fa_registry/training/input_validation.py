@@ -175,16 +175,14 @@ class Checks:
             )
         if len(x) != len(y) or not len(y):
             self.problems.append(f"{names[0]}: expected one row per label, found {len(x)} rows for {len(y)} labels")
+        has_rows = len(x) == len(y) > 0
         if x.device != y.device:
             self.problems.append(f"{names[1]}: expected the device of the input ({x.device}), found {y.device}")
+        problem_count = len(self.problems)
         self._input(network, x, names[0])
-        is_readable = (
-            len(x)
-            and network is not None
-            and not any(problem.startswith(names[0]) for problem in self.problems[problem_count:])
-        )
+        is_readable = has_rows and network is not None and len(self.problems) == problem_count
         if is_loss_named:
-            return self._outputs_of_loss(network, x, y, names, task) if is_readable and len(x) == len(y) else None
+            return self._outputs_of_loss(network, x, y, names, task) if is_readable else None
         shape = y.shape if by_position else x.shape[:1]
         classes = self._classes(network, x, names[0], shape, loss) if is_readable else None
         if has_labels and len(y):

@@ -98,7 +98,7 @@ def train_epochs(
         yield
         losses = trainer.end_epoch()
         is_checked = trainer.epoch % EVERY == 0 or trainer.epoch == setup.spec.epochs
-        measured = measure(setup, objection=None if is_checked else objection_in(row.measurements))
+        measured = measure(setup, objection=None if is_checked else objection_in(row.measurements) or "")
         row = EpochRow(trainer.epoch, replace(measured, scalars=dict(sorted({**measured.scalars, **losses}.items()))))
         observer.on_epoch(row, trainer)
         ended_by = end()

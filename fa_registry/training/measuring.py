@@ -25,7 +25,7 @@ from fa_registry.diagnostics.gamma import NOT_CREDITED
 from fa_registry.diagnostics.gamma import NUMBERS as OF_GAMMA
 from fa_registry.diagnostics.gamma_null import NAMES as OF_NULL
 from fa_registry.errors import PluginError, RegistryError
-from fa_registry.metrics import AGGREGATES, DECLARED, REFERENCE_CHECK, SPREAD, TOKEN_LOSS
+from fa_registry.metrics import AGGREGATES, DECLARED, REFERENCE_CHECK, SPREAD, declaration
 from fa_registry.records import (
     CHANCE,
     SHARED_SAMPLES,
@@ -199,6 +199,7 @@ def with_conventions(
     conventions: dict[str, Scalar] = {
         # the task's entries are first, so a third-party task cannot replace the other entries
         **setup.task.conventions(setup.card.classes),
+        **declaration(setup.task.headline),
         "eval_samples": len(setup.eval_batch[1]),
         "eval_digest": eval_digest(setup),
         "test_samples": len(setup.splits.test_labels),
@@ -301,8 +302,8 @@ def test_metrics(setup: RunSetup) -> dict[str, Reading]:
     """Return the task's metrics on the whole test set. The first one is the main metric."""
     splits = setup.splits
     metrics = reported_metrics(setup.task, "evaluate", setup.network, splits.test_images, splits.test_labels)
-    loss = metrics.get(TOKEN_LOSS.name)
-    if splits.entropy_rate is not None and loss is not None:
+    loss = metrics.get(setup.task.headline.name)
+    if splits.entropy_rate is not None and setup.task.by_position and loss is not None:
         metrics["excess_nats"] = loss if loss.value is None else Reading(loss.value - splits.entropy_rate)
     return metrics
 

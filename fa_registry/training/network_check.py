@@ -17,9 +17,7 @@ from torch import Tensor
 from fa_registry import architectures, tasks
 from fa_registry.architectures.base import Network, noisy
 from fa_registry.diagnostics import eval_mode
-from fa_registry.metrics import ACCURACY
-from fa_registry.records import NETWORK_CHECK, TASK_CHECK, TRAINING_CHECK, Check, Measurements, Reading
-from fa_registry.tasks import NO_CLASSES
+from fa_registry.records import NETWORK_CHECK, TASK_CHECK, TRAINING_CHECK, Check, Measurements
 from fa_registry.tasks.classification import accuracy
 from fa_registry.tasks.token_prediction import TEST_BATCH
 from fa_registry.training.credit_check import SAME_CREDIT, Gradients, Trial, copied, gradients_by_credits
@@ -102,15 +100,17 @@ def network_check(setup: RunSetup, measured: Measurements) -> Check | None:
         The result. It is None for a built-in architecture and for a data set that has neither classes nor tokens. The outcome is
         "not possible" if a probe raises an exception, or if a probe shows that the network looks up stored answers.
     """
-    full_accuracy = measured.scalars.get(ACCURACY.name, Reading(None, NO_CLASSES)).value
+    headline = setup.task.headline
+    reading = measured.scalars.get(headline.name) if headline.is_share else None
+    share = reading.value if reading else None
     if architectures.CATALOG.location(setup.spec.architecture).is_builtin or (
-        full_accuracy is None and not setup.task.by_position
+        share is None and not setup.task.by_position
     ):
         return None
     if setup.task.by_position:
         return _token_check(setup)
     try:
-        probes = probe(setup, full_accuracy)
+        probes = probe(setup, share)
     except Exception as error:  # a network may fail on batches that it does not know
         return Check(NETWORK_CHECK, "not possible", f"a probe of the network failed: {type(error).__name__}: {error}")
     if objections := list(probes.objections):

@@ -35,14 +35,14 @@ from fa_registry.diagnostics._forward_gradient import (
 from fa_registry.diagnostics._reference_check import TOLERANCE, check_reference
 from fa_registry.errors import UsageError
 from fa_registry.metrics import REFERENCE_CHECK
-from fa_registry.records import NOT_CHECKED, Measurements, Reading
+from fa_registry.records import Measurements, Reading, unchecked_gradient
 from fa_registry.tasks import Task, task_of
 
 WIDTHS = "g_norm_uncertainty"
 EVERY = 10  # epochs between two checks of a loop's model
 SAMPLES = 8  # samples of the eval batch that are checked during a training: see decision 06
-OTHER_PASS = (
-    f"{NOT_CHECKED}: the output of the network differs from the output of embed, blocks, step and readout in this order"
+OTHER_PASS = unchecked_gradient(
+    ": the output of the network differs from the output of embed, blocks, step and readout in this order"
 )
 
 
@@ -112,7 +112,7 @@ def checked(
     try:
         differenced = estimated_look(network, x, y, PARTIAL_TRACE, directions, task)
     except UsageError as error:
-        return forward_backward, replace(check, objection=f"{NOT_CHECKED}: {error}")
+        return forward_backward, replace(check, objection=unchecked_gradient(f": {error}"))
     network.gradient = DIFFERENCES  # otherwise the next pass would use the trace, perhaps without a check
     return differenced, None
 
@@ -150,12 +150,13 @@ def _check(
     except RuntimeError as error:
         if batch_pass is not forward_backward.single:
             return _check(network, shifted, x, y, replace(forward_backward, double=None), credits, task)
-        objection = f"{NOT_CHECKED}: a forward pass without an autograd graph raises an exception: {error}"
+        objection = unchecked_gradient(f": a forward pass without an autograd graph raises an exception: {error}")
         return ReferenceCheck(tuple(Reading(None, objection) for _ in states), objection)
     if watch.coarsest not in TOLERANCE:
-        objection = f"{NOT_CHECKED}: the forward pass uses {watch.coarsest}, which is too coarse for finite differences of the loss"
+        coarse = f": the forward pass uses {watch.coarsest}, which is too coarse for finite differences of the loss"
+        objection = unchecked_gradient(coarse)
     elif not is_repeated(losses, unshifted, states, watch.coarsest):
-        objection = f"{NOT_CHECKED}: {OWN_DRAWS}"
+        objection = unchecked_gradient(f": {OWN_DRAWS}")
     elif isinstance(network, Network) and not torch.allclose(
         unshifted, task.sample_losses(batch_pass.logits.double(), y), rtol=1e-4, atol=1e-4, equal_nan=True
     ):
@@ -165,7 +166,7 @@ def _check(
         is_first_alone = check.wrong == (0,) and not forward_backward.source and isinstance(network, AdaptedNetwork)
         if not is_first_alone or not _is_read_earlier(network, x, y, batch_pass, task):
             return check
-        return replace(check, objection=f"{NOT_CHECKED}: {READ_EARLIER}")
+        return replace(check, objection=unchecked_gradient(f": {READ_EARLIER}"))
     return ReferenceCheck(tuple(Reading(None, objection) for _ in states), objection)
 
 

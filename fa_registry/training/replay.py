@@ -17,7 +17,6 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from fa_registry import architectures, diagnostics
 from fa_registry.diagnostics import eval_mode
-from fa_registry.metrics import headline_of, label_of
 from fa_registry.records import Check, Measurements, Reading, Scalar
 from fa_registry.records.configurations import undecidable
 from fa_registry.training.epoch_chain import linked, state_digest
@@ -124,13 +123,13 @@ class EpochComparison:
             configuration_difference: text of configurations.described_difference about the two configurations.
         """
         metrics = test_metrics(setup)
-        headline = headline_of(metrics)
+        headline = setup.task.headline
         recorded, replayed = self._recorded.result, metrics[headline.name].value
         counts = {"steps": steps, "epochs": self._epochs}
         if recorded is None or replayed is None:
             return Check(WHOLE, "not possible", OTHER_BITS, **counts)
         text = (
-            f"in the replay from the specification, the {label_of(headline.name)} is {replayed:.4f}; "
+            f"in the replay from the specification, the {headline.metric.label} is {replayed:.4f}; "
             f"the recorded {headline.symbol} is {recorded:.4f}"
         )
         if abs(replayed - recorded) > SAME_RESULT:

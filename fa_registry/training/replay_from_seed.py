@@ -380,7 +380,7 @@ class _Replay:
         self._epochs = EpochComparison(sealed.recorded, sealed.epochs)
         self._objections: dict[int, str] = {}
         self.near_backprop = ""
-        self._arrived: list[tuple[str, str]] = []  # (after which step or epoch, the difference)
+        self._arrived: list[Arrival] = []
         self._explained: set[str] = set()  # differences that are small enough to come from another configuration
         self.per_epoch = -(-len(setup.splits.train_labels) // setup.spec.recipe.batch_size)
         # an author cannot know the steps of a whole replay at which the credits are compared
@@ -464,7 +464,7 @@ class _Replay:
                 state |= {f"feedback.{name}": tensor for name, tensor in feedback.items()}
             parts = ("network.", "feedback.") if epoch == sealed.epochs and sealed.feedback else "network."
             replayed = {name: tensor for name, tensor in self._trainer.state().items() if name.startswith(parts)}
-            self._arrive(f"after epoch {epoch}", state, replayed)
+            self._arrive(f"after epoch {epoch}", state, replayed, is_epoch=True)
 
     def _compare_final(self, step: int) -> None:
         """Record an error if the final weights equal the weights after this step, which is not the last."""
@@ -478,13 +478,14 @@ class _Replay:
         ):
             return
         if share_of_the_way(list(replayed), recorded, replayed, self._start) <= STAYS:
-            self._arrived.append(
-                (f"the final weights equal the weights after step {step}", "so the weights were not trained further")
-            )
+            label = f"the final weights equal the weights after step {step}"
+            self._arrived.append(Arrival(label, "so the weights were not trained further"))
 
-    def _arrive(self, label: str, recorded: Mapping[str, Tensor], replayed: Mapping[str, Tensor]) -> None:
+    def _arrive(
+        self, label: str, recorded: Mapping[str, Tensor], replayed: Mapping[str, Tensor], is_epoch: bool = False
+    ) -> None:
         problem = misfit(recorded, replayed) or self._off_the_way(recorded, replayed)
-        self._arrived.append((label, problem))
+        self._arrived.append(Arrival(label, problem, is_epoch))
 
     def _off_the_way(self, recorded: Mapping[str, Tensor], replayed: Mapping[str, Tensor]) -> str:
         """Return the difference between two states as a text. The text is empty if the states agree.
@@ -531,13 +532,14 @@ class _Replay:
         part = f" ({self._steps / total:.2g} of all)" if total else ""
         share = f"the first {self._steps} of {total} training steps{part} were replayed"
         precision = "bit by bit" if self._sealed.exact else f"within {SAME_WAY:g} of the distance from the start"
-        problems = [f"{label}, {problem}" for label, problem in self._arrived if problem]
-        yield from self._whole([text for text in problems if text.startswith("after epoch")])
-        if problems:
-            is_explained = {problem for _, problem in self._arrived if problem} <= self._explained
-            yield _concluded("first steps", f"{share}: {'; '.join(problems)}", self._sealed, is_explained)
+        differing = [arrival for arrival in self._arrived if arrival.problem]
+        yield from self._whole([arrival.text for arrival in differing if arrival.is_epoch])
+        if differing:
+            is_explained = {arrival.problem for arrival in differing} <= self._explained
+            problems = "; ".join(arrival.text for arrival in differing)
+            yield _concluded("first steps", f"{share}: {problems}", self._sealed, is_explained)
         elif self._arrived:
-            labels = " and ".join(label for label, _ in self._arrived)
+            labels = " and ".join(arrival.label for arrival in self._arrived)
             description = f"{share}; the recorded state {labels} is reproduced {precision}"
             yield Check("first steps", "agrees", description, steps=self._steps)
         else:
@@ -548,6 +550,25 @@ class _Replay:
         if self._objections:
             step, objection_text = next(iter(self._objections.items()))
             yield Check("training credit", "differs", f"at step {step}: {objection_text}")
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """A recorded state that the replay reached.
+
+    Attributes:
+        label: the state, such as `after step 3`.
+        problem: the difference between the recorded and the replayed state; empty if both agree.
+        is_epoch: whether the state is that of a checkpoint after an epoch.
+    """
+
+    label: str
+    problem: str
+    is_epoch: bool = False
+
+    @property
+    def text(self) -> str:
+        return f"{self.label}, {self.problem}"
 
 
 def _copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -77,8 +77,8 @@ class RunSetup:
         return not self.method.end_to_end
 
     @property
-    def files(self) -> Mapping[str, Mapping[str, Tensor]]:
-        """Additional files of the run, as a mapping from name to tensors; always empty in this class."""
+    def evaluation(self) -> Mapping[str, Tensor]:
+        """The evaluation batch, if it cannot be built from the specification; always empty in this class."""
         return {}
 
     @property

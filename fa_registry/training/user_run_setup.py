@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from fa_registry import jsonio
 from fa_registry.datasets.base import DatasetCard, Splits, tensors_digest, unaugmented
 from fa_registry.errors import InvalidFields
+from fa_registry.metrics import declaration
 from fa_registry.records import Measurements, RunSpec, Scalar
 from fa_registry.records.manifest_checks import OWN_LOOP
 from fa_registry.safe_files import UnreadableFile, read_file
@@ -27,7 +28,6 @@ from fa_registry.training.measuring import conventions_of
 from fa_registry.training.run_setup import eval_digest
 
 DISTRIBUTION = "given by the loop that trained it, not drawn here"
-EVALUATION = "evaluation.safetensors"  # x and y, stored if the run has a factory, because recomputation needs both
 OWN = "own"  # name of a data set without a name
 DIGITS = 8  # of a digest in a name
 LOSS = "loss"  # name of an entry in the conventions and in the entry `own_loop`
@@ -118,10 +118,10 @@ class UserRunSetup:
         return {"code": {f"methods/{self.spec.method}": script, **measuring_code()}, OWN_LOOP: dict(self.story)}
 
     @property
-    def files(self) -> Mapping[str, Mapping[str, Tensor]]:
-        """Additional files of the run: file name → (tensor name → tensor)."""
+    def evaluation(self) -> Mapping[str, Tensor]:
+        """The batch x and y that recomputation needs if the run has a factory; otherwise empty."""
         x, y = self.batch
-        return {EVALUATION: {"x": x, "y": y}} if "factory" in self.story else {}
+        return {"x": x, "y": y} if "factory" in self.story else {}
 
     def with_conventions(self, measurements: Measurements, reference: str, null_draws: int = 0) -> Measurements:
         """Return the measurements together with their conventions.
@@ -138,6 +138,7 @@ class UserRunSetup:
             "eval_samples": len(self.batch[1]),
             "eval_digest": eval_digest(self),
             **self.task.conventions(self.classes),
+            **declaration(self.task.headline),
             LOSS: loss_name(self.loss),
             "reference_gradient": reference or "the model's own backward pass",
             **conventions_of(self),

@@ -12,7 +12,6 @@ from typing import Any
 
 from fa_registry import jsonio
 from fa_registry.errors import IntegrityError, InvalidFields, UsageError, shortened
-from fa_registry.metrics import ACCURACY, symbol_of
 from fa_registry.records import Measurements, Reading, RunSpec
 from fa_registry.text_safety import name_problem
 from fa_registry.tracking import schema
@@ -151,11 +150,11 @@ def _with_frozen(measured: Measurements, frozen_accuracy: float | None) -> Measu
 def _no_accuracy(spec: RunSpec) -> list[str]:
     """Return the problem if the main metric of the data set's task is not the accuracy."""
     task = find_plugins(spec).task
-    headline = task.headline if task else ""
-    if headline in ("", ACCURACY.name):
+    headline = task.main_metric if task else None
+    if headline is None or headline.is_share:
         return []
     return [
-        f"frozen_accuracy: expected no frozen accuracy, because the main metric of {spec.dataset} is the {symbol_of(headline)}; "
+        f"frozen_accuracy: expected no frozen accuracy, because the main metric of {spec.dataset} is the {headline.symbol}; "
         "train the control with `fa-registry train --control frozen`"
     ]
 

@@ -27,11 +27,11 @@ from fa_registry.reporting import notebook  # noqa: F401 (the display of the rep
 from fa_registry.reporting.render import rendered, renderer
 from fa_registry.safe_files import UnreadableFile, open_file
 from fa_registry.text_safety import escape_to_one_line
+from fa_registry.tracking import schema
 from fa_registry.tracking.base import Tracker
 from fa_registry.workflows.audit_publication import log_audit
 from fa_registry.workflows.conformance import with_conformance
 from fa_registry.workflows.editions import check_headlines, checked_terms
-from fa_registry.workflows.inspect_runs import logged_headline
 from fa_registry.workflows.options import (
     JudgingOptions,
     RemeasureOptions,
@@ -198,7 +198,7 @@ def study_waivers(selector: RunSelector) -> str:
 
 def _warn_of_other_audit(out: Path, title: str) -> None:
     """Log a warning if the folder contains the pages of an audit with another title."""
-    with suppress(UnreadableFile), open_file(out / "index.html", LARGEST) as stream:
+    with suppress(UnreadableFile), open_file(out / schema.AUDIT_PAGE, LARGEST) as stream:
         found = re.search("<title>(.*?)</title>", stream.read(START).decode(errors="replace"))
         if found and html.unescape(found[1]) != title:
             other = escape_to_one_line(html.unescape(found[1]))
@@ -219,7 +219,8 @@ def build_report(
     Raises:
         UsageError: An edition judges a main metric that is not the main metric of the runs.
     """
-    check_headlines(editions, tuple(dict.fromkeys(map(logged_headline, selection.runs))))
+    headlines = dict.fromkeys(schema.headline(run.tags, run.metrics) for run in selection.runs)
+    check_headlines(editions, tuple(headlines))
     measuring = with_chosen(tracker, selection.runs, measuring)
     remeasured = remeasure_all(tracker, selection.runs, measuring, data_root)
     return make_report(selection, remeasured, editions, measuring, waivers)
@@ -247,6 +248,7 @@ def make_report(
     interim_analyses, _ = previous_seed_sets(records, selection.runs)
     judged = judge_all(records, leading, waivers, interim_analyses)
     without_effect = [*_expired(waivers), *unknown_rules(waivers, editions), *without_runs(waivers, records)]
+    compared = tuple(compared_methods(judged))
     return AuditReport(
         title=f"Audit of study {selection.study}" if selection.study else f"Audit of {selection.text}",
         selection=selection.text,
@@ -258,9 +260,10 @@ def make_report(
             *selection.remarks,
             *duplicate_remarks(records),
             *replay_remark(remeasured),
-            *compared_methods(judged),
+            *compared,
             *without_effect,
         ),
+        compared=compared,
         cards=cards(records),
         opinions=second_opinions(records, other_editions, waivers, interim_analyses),
         waivers=waivers,

@@ -20,7 +20,7 @@ from fa_registry.reporting.pages.notes import Notes, not_judged_text
 from fa_registry.reporting.render import OWN_TEMPLATES, render_report, renderer
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
-from fa_registry.tracking.page_digests import SEAL, check_audit_pages
+from fa_registry.tracking.page_digests import check_audit_pages
 from fa_registry.tracking.reader import read_record
 from fa_registry.workflows.audit_publication import verdict_tags
 from fa_registry.workflows.second_judgement import SHOWN, first_lines
@@ -112,7 +112,7 @@ def rendered_again(tracker: Tracker, audit: StoredRun, report: AuditReport) -> I
 
 def check_pages(tracker: Tracker, audit: StoredRun, out: Path) -> Integrity:
     """Compare the audit's recorded pages byte by byte with the newly rendered pages in the folder `out`."""
-    recorded = set(check_audit_pages(tracker, audit)) - {SEAL}
+    recorded = set(check_audit_pages(tracker, audit)) - {schema.PAGE_DIGESTS}
     rendered = {path.relative_to(out).as_posix(): path.read_bytes() for path in out.rglob("*") if path.is_file()}
     names = sorted(recorded | rendered.keys())
     stored = {name: _text(tracker.artifact(audit.run_id, name)) for name in names}
@@ -156,7 +156,7 @@ def _text(path: Path | None) -> bytes | None:
 
 
 def _attached_pages(tracker: Tracker, audit: StoredRun, notes: Notes, run: StoredRun, out: Path) -> dict[str, bytes]:
-    audit_link, report = tracker.link(audit.run_id, "index.html"), notes.sources.report
+    audit_link, report = tracker.link(audit.run_id, schema.AUDIT_PAGE), notes.sources.report
     judged = {entry.record.run_id: entry for entry in report.runs}.get(run.run_id)
     if judged is None:
         (excluded,) = [entry for entry in report.excluded if entry.run_id == run.run_id]

@@ -121,7 +121,7 @@ def _tag_runs(
 ) -> None:
     """Log verdicts, note and margin to every judged run."""
     stored_runs = {run.run_id: run for run in selection.runs}
-    audit_link = tracker.link(audit_id, "index.html")
+    audit_link = tracker.link(audit_id, schema.AUDIT_PAGE)
     _, interim_tags = previous_seed_sets([run.record for run in report.runs], selection.runs)
     for index, run in enumerate(report.runs):
         run_id = run.record.run_id
@@ -144,7 +144,7 @@ def _tag_excluded(tracker: Tracker, report: AuditReport, notes: Notes, audit_id:
     """Replace older verdicts in the tags of runs that this audit could not judge."""
     # A run that may still be training is skipped, because a worker may be writing the note and tags of the run.
     # TAG_REPORT is not changed: it names the audit that judged the run.
-    audit_link = tracker.link(audit_id, "index.html")
+    audit_link = tracker.link(audit_id, schema.AUDIT_PAGE)
     for excluded in report.excluded:
         tags = tracker.get(excluded.run_id).tags if excluded.run_id else {}
         recorded = excluded.kind == "integrity" and schema.TAG_ARTIFACTS in tags  # even if the status tag was edited

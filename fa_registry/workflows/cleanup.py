@@ -15,7 +15,7 @@ import signal
 import sqlite3
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -37,11 +37,13 @@ class StaleItem:
     Attributes:
         kind: One of KINDS; the label in the output of `doctor`.
         mend: Function that removes or closes the item.
+        is_damaged: Whether the item is a damaged file, which only the user removes.
     """
 
     kind: str
     what: str
     mend: Callable[[], object]
+    is_damaged: bool = False
 
 
 RUNS, FOLDERS, PAGES = "runs of ended processes", "temporary folders", "half-written pages"
@@ -83,8 +85,9 @@ def stale_items(
         items.append(StaleItem(JOURNAL, f"{database}-journal", partial(_roll_back, database)))
     items += [StaleItem(PROCESSES, str(pid), partial(_end, pid)) for pid in process_ownership.abandoned_processes()]
     states = resume_folder(registry)
-    paths = [*process_ownership.abandoned(states, ".*"), *sorted(states.glob(f"*{process_ownership.DAMAGED}"))]
-    return items + _removable(STATE_FILES, paths)
+    items += _removable(STATE_FILES, process_ownership.abandoned(states, ".*"))
+    damaged = _removable(STATE_FILES, sorted(states.glob(f"*{process_ownership.DAMAGED}")))
+    return items + [replace(item, is_damaged=True) for item in damaged]
 
 
 def silent_audits(runs: Iterable[StoredRun], registry: Path, now: float) -> set[str]:
@@ -130,7 +133,7 @@ def _removable(kind: str, paths: Iterable[Path]) -> list[StaleItem]:
 def clear(tracker: Tracker, registry: Path) -> None:
     """Remove all stale items except damaged files, which `doctor` must first show to the user."""
     for item in stale_items(tracker, registry):
-        if not item.what.endswith(process_ownership.DAMAGED):
+        if not item.is_damaged:
             item.mend()
 
 

@@ -46,12 +46,12 @@ class Operand:
     The user gives a method by its label and a run by the first characters of its id.
 
     Attributes:
-        text: The operand, as the user typed it.
+        typed: The operand, as the user typed it.
         label: Label of the method without options, as in the tag of its runs.
         runs: All runs of the method, or only the given run.
     """
 
-    text: str
+    typed: str
     label: str
     is_run: bool
     runs: tuple[StoredRun, ...]
@@ -177,10 +177,10 @@ def _twice(operands: Sequence[Operand]) -> Iterable[str]:
     for index, operand in enumerate(operands):
         for previous in operands[:index]:
             shared_ids = {run.run_id for run in operand.runs} & {run.run_id for run in previous.runs}
-            if operand.text == previous.text or (shared_ids and operand.is_run and previous.is_run):
-                yield f"{operand.text}: the same as {previous.text}; expected different methods or runs"
+            if operand.typed == previous.typed or (shared_ids and operand.is_run and previous.is_run):
+                yield f"{operand.typed}: the same as {previous.typed}; expected different methods or runs"
             elif shared_ids and operand.is_run != previous.is_run:
-                yield f"{operand.text}: this operand and {previous.text} contain the same run; expected only methods or only runs"
+                yield f"{operand.typed}: this operand and {previous.typed} contain the same run; expected only methods or only runs"
 
 
 def _operand(text: str, pool: Sequence[StoredRun], problems: list[str]) -> Operand | None:
@@ -251,7 +251,7 @@ def check_unambiguous(compared: Sequence[Operand]) -> None:
     explanation = "Settings with all operands" if shared else "No setting has all operands. Settings with some operands"
     lines = "".join(f"\n  - {setting}" for setting in listed_settings)
     raise UsageError(
-        f"compare: the runs of {', '.join(operand.text for operand in compared)} are in several settings; "
+        f"compare: the runs of {', '.join(operand.typed for operand in compared)} are in several settings; "
         f"choose one setting with --setting, --study, --experiment or --run. {explanation}:{lines}"
     )
 
@@ -286,8 +286,8 @@ def comparison_columns(report: AuditReport, compared: Sequence[Operand]) -> list
         if not operand_columns:
             gap = gaps.get(operand.runs[0].run_id)
             variants = [group_label(group) for group in judged if group.method == operand.label]
-            reason = gap.reason if gap else unknown_name_text("variant", operand.text, variants)
-            problems.append(f"{operand.text}: {reason}")
+            reason = gap.reason if gap else unknown_name_text("variant", operand.typed, variants)
+            problems.append(f"{operand.typed}: {reason}")
             is_changed |= bool(gap) and gap.kind == "integrity"
     if is_changed:
         raise IntegrityError("\n".join(problems))
@@ -308,9 +308,9 @@ def _columns(operand: Operand, judged: Sequence[Group]) -> list[Group]:
     if operand.is_run:
         run_id = operand.runs[0].run_id
         return [_alone(group, run) for group in judged for run in group.every_run if run.record.run_id == run_id]
-    exact = [group for group in judged if group_label(group) == operand.text.replace(", ", ",")]
-    variants = [group for group in judged if group.method == operand.text]
-    return exact if "(" in operand.text else variants
+    exact = [group for group in judged if group_label(group) == operand.typed.replace(", ", ",")]
+    variants = [group for group in judged if group.method == operand.typed]
+    return exact if "(" in operand.typed else variants
 
 
 def _alone(group: Group, run: RunAudit) -> Group:

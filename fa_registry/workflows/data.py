@@ -214,8 +214,8 @@ def _files_checked(name: str, dataset: ImageFiles, root: Path) -> list[DataRow]:
         elif decoded and not is_present(root, source, dataset.package):
             rows.append(_row(name, str(root / source.path), True, "missing, but not needed: the data are decoded"))
         else:
-            path, _, fault = problems[source].partition(": ")
-            rows.append(_row(name, path, False, fault))
+            path, fault = problems[source]
+            rows.append(_row(name, str(path), False, fault))
     return rows
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 import pandas as pd
 
 from fa_registry.errors import IntegrityError
-from fa_registry.metrics import Metric, metrics_of_cards, quantity_of
+from fa_registry.metrics import Metric, metrics_of_cards, metrics_of_report, quantity_of
 from fa_registry.records import AuditReport
 from fa_registry.reporting.files.csv import audit_table
 from fa_registry.reporting.report_values import audit_columns
@@ -76,7 +76,7 @@ def series(run_id: str, store: str = "") -> pd.DataFrame:
     digests = read_provenance(provenance)["digests"]
     check_seal(tracker, run, digests)
     check_files(tracker, run.run_id, {schema.SERIES: digests.get(schema.SERIES, "none")})
-    frame = pd.DataFrame(read_rows(path), columns=list(OF_A_ROW))
+    frame = pd.DataFrame([row[: len(OF_A_ROW)] for row in read_rows(path)], columns=list(OF_A_ROW))
     frame["site"] = frame["site"].astype("Int64").mask(frame["site"] == SCALAR_SITE)
     return _described(frame, frame["quantity"].unique(), _known())
 
@@ -86,7 +86,7 @@ def audit_frame(report: AuditReport) -> pd.DataFrame:
 
     `attrs["units"]` and `attrs["words"]` of the frame map each metric column to its unit and its label.
     """
-    metrics = metrics_of_cards(report.cards)
+    metrics = metrics_of_report(report)
     names = [column.name for column in audit_columns(report.runs, card_metrics=metrics)]
     headings = OF_AN_AUDIT | {name: name for name in names}
     return _described(frame(audit_table(report).select(headings)), names, metrics)

@@ -30,7 +30,7 @@ from fa_registry.workflows.audit_proof import verdict_tag_differences
 from fa_registry.workflows.cleanup import KINDS, close, stale_items
 from fa_registry.workflows.coordination import at_work_elsewhere, observe_heartbeats, without_heartbeat
 from fa_registry.workflows.plugin_list import PLUGGED, catalog_of, check_plugin_imports
-from fa_registry.workflows.reports import REPORT, load_report
+from fa_registry.workflows.reports import load_report
 from fa_registry.workflows.stores import in_browser, is_missing, mlflow_page, open_tracker, registry_folder
 from fa_registry.workflows.verify import judging_audits
 
@@ -230,7 +230,7 @@ def _verdict_tags(store: str) -> dict[str, Any]:
     differences, uncompared, count = [], [], 0
     for audit_id, judged in judging_audits(tracker, runs).items():
         try:
-            path = tracker.artifact(audit_id, REPORT) if audit_id else None
+            path = tracker.artifact(audit_id, schema.AUDIT_REPORT) if audit_id else None
             if path is None or path.stat().st_size > RECORD:
                 uncompared += judged
                 continue

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fa_registry.errors import RegistryError, StoreError, UnknownName, UsageError
-from fa_registry.metrics import ACCURACY, HEADLINES, Headline
 from fa_registry.records import RunRecord
 from fa_registry.studies.study_files import name_in_store
 from fa_registry.tracking import schema
@@ -112,7 +111,7 @@ def _why_none(tracker: Tracker, study: str, method: str, status: str) -> str:
 
 
 def _listed(run: StoredRun, verdict: str) -> dict[str, Any]:
-    headline = logged_headline(run).name
+    headline = schema.headline(run.tags, run.metrics).name
     started = datetime.datetime.fromtimestamp(run.started / 1000, datetime.UTC)
     return {
         "run_id": run.run_id,
@@ -124,9 +123,9 @@ def _listed(run: StoredRun, verdict: str) -> dict[str, Any]:
         "seed": schema.seed_of(run.params),
         "status": run.tags.get(schema.TAG_STATUS, ""),
         "verdict": verdict,
-        "accuracy": run.metrics.get(schema.SCALAR_METRICS[ACCURACY.name]),
+        "accuracy": run.metrics.get(schema.SCALAR_METRICS["accuracy"]),
         "headline": headline,
-        "value": run.metrics.get(schema.SCALAR_METRICS[headline]),
+        "value": run.metrics.get(schema.SCALAR_METRICS.get(headline, headline)),
         "started": started.isoformat(timespec="seconds"),
     }
 
@@ -230,7 +229,7 @@ class StatusPoller:
         epoch_match = EPOCH.fullmatch(tags.get(schema.TAG_EPOCH, ""))
         epoch = int(epoch_match[1]) if epoch_match else None
         epochs = int(epoch_match[2]) if epoch_match and epoch_match[2] != "?" else None
-        headline = logged_headline(run).name
+        headline = schema.headline(run.tags, run.metrics).name
         is_running = RunState(run).is_running
         rate = self._rate(run, epoch) if is_running and epoch is not None else None
         return RunStatus(
@@ -242,9 +241,9 @@ class StatusPoller:
             epochs=epochs,
             h_L=run.metrics.get("h_L"),
             g_L=run.metrics.get("g_L"),
-            accuracy=run.metrics.get(schema.SCALAR_METRICS[ACCURACY.name]),
+            accuracy=run.metrics.get(schema.SCALAR_METRICS["accuracy"]),
             headline=headline,
-            value=run.metrics.get(schema.SCALAR_METRICS[headline]),
+            value=run.metrics.get(schema.SCALAR_METRICS.get(headline, headline)),
             fired={tag[len(FIRST_FIRE) :]: tags[tag] for tag in sorted(tags) if tag.startswith(FIRST_FIRE)},
             rate=rate,
             left=(epochs - epoch) / rate if rate and epochs is not None and epochs >= epoch else None,
@@ -262,12 +261,6 @@ class StatusPoller:
             first_epoch, start_time = int(resumed) if DIGITS.fullmatch(resumed) else 0, run.started / 1000
         elapsed = self.clock() - start_time
         return (epoch - first_epoch) / elapsed if elapsed > 0 and epoch > first_epoch else None
-
-
-def logged_headline(run: StoredRun) -> Headline:
-    """Return the main metric that a run has logged, or ACCURACY if the run has logged no main metric."""
-    logged = (item for item in HEADLINES.values() if schema.SCALAR_METRICS[item.name] in run.metrics)
-    return next(logged, ACCURACY)
 
 
 def watcher(store: str, study: str, limit: int) -> StatusPoller:

@@ -15,7 +15,6 @@ from fa_registry.records import EditionReference, Verdict
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
 
-REPORT = "audit.json"
 LARGEST = 2**30  # maximum size of a report in bytes; a report of 10,000 runs has 400 MB
 NOT_JUDGED = "NOT JUDGED"  # begins a tag that an audit wrote to a run that it could not judge
 UNPROVEN = "UNPROVEN"
@@ -52,7 +51,7 @@ def _verdicts_of(tracker: Tracker, audit_id: str) -> Mapping[str, str]:
     a whole report takes seconds.
     """
     try:
-        path = tracker.artifact(audit_id, REPORT)
+        path = tracker.artifact(audit_id, schema.AUDIT_REPORT)
         report = jsonio.read_json(path, LARGEST) if path else None
         if not path or tracker.get(audit_id).tags.get(schema.TAG_AUDIT) != jsonio.digest_of(report):
             return {}

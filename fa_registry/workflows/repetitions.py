@@ -70,7 +70,7 @@ def repetition_check(run: RunRecord, others: Sequence[RunRecord]) -> Check | Non
         return _check("differs", run, contradicting, "the same code trained them on the same data and configuration")
     if not others:
         return None
-    headline = headline_of(run.measurements.scalars)
+    headline = headline_of(run.measurements)
     is_explained = all(_is_near(headline, run, other) for other in others)
     reason = "it is not known that equal bits are required"
     return _check("agrees" if is_explained else "not possible", run, others, reason)
@@ -106,7 +106,7 @@ def _main_metric(headline: Headline, run: RunRecord) -> float | None:
 
 
 def _check(outcome: str, run: RunRecord, others: Sequence[RunRecord], reason: str) -> Check:
-    headline = headline_of(run.measurements.scalars)
+    headline = headline_of(run.measurements)
     values = {one.run_id: _main_metric(headline, one) for one in (run, *others)}
     texts = {run_id: "N/A" if value is None else f"{value:.4f}" for run_id, value in values.items()}
     named = [f"run {other.run_id} ({headline.symbol} {texts[other.run_id]})" for other in others[:SHOWN]]

@@ -147,7 +147,7 @@ def recorded_epochs(
     if is_full_replay:
         logged = logged_rows(read_rows(tracker.artifact(record.run_id, schema.SERIES)))
         row_differs = partial(_differences, logged, record.measurements.conventions)
-    headline = headline_of(record.measurements.scalars)
+    headline = headline_of(record.measurements)
     states = {}
     for epoch in sorted(provenance.get(schema.KEPT_STATES, ()), key=order):
         names = schema.kept_state(epoch), schema.after_kept_state(epoch)
@@ -213,12 +213,12 @@ def _differences(
 def logged_rows(rows: Iterable[SeriesRow]) -> Mapping[int, Measurements]:
     """Return the logged metrics of a run by epoch.
 
-    The rows of the run's series are (epoch, metric, site, value, reason).
+    The rows of the run's series are (epoch, metric, site, value, reason, kind).
     """
     sites: dict[int, dict[str, dict[int, Reading]]] = {}
     scalars: dict[int, dict[str, Reading]] = {}
-    for epoch, metric, site, value, reason in rows:
-        reading = Reading(value, reason)
+    for epoch, metric, site, value, reason, kind in rows:
+        reading = Reading(value, reason, kind)
         if site == SCALAR_SITE:
             scalars.setdefault(epoch, {})[metric] = reading
         else:

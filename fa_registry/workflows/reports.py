@@ -20,10 +20,10 @@ from fa_registry.studies.study_files import find, name_in_store
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.workflows.options import AuditSource, ReportOutput, RunSelector, checked_pages
-from fa_registry.workflows.recorded_verdicts import LARGEST, REPORT
+from fa_registry.workflows.recorded_verdicts import LARGEST
 
 LOG = logging.getLogger(__name__)
-USUAL = f"reports/{REPORT}"
+USUAL = f"reports/{schema.AUDIT_REPORT}"
 NUMBER = re.compile("[0-9]{1,9}")
 WHOLE = re.compile("[0-9]{1,19}")  # number of epochs, or a seed
 
@@ -205,12 +205,12 @@ def recorded_report(tracker: Tracker, audit_run_id: str, command: str) -> AuditR
         IntegrityError: the report is missing or was changed.
     """
     audit = tracker.get(audit_run_id)
-    path = tracker.artifact(audit_run_id, REPORT)
+    path = tracker.artifact(audit_run_id, schema.AUDIT_REPORT)
     if path is None:
-        raise IntegrityError(f"audit {audit_run_id}: {REPORT} is missing; audit the runs again: {command}")
+        raise IntegrityError(f"audit {audit_run_id}: {schema.AUDIT_REPORT} is missing; audit the runs again: {command}")
     from fa_registry.tracking.page_digests import check_audit_pages  # slow, because it imports torch
 
-    check_audit_pages(tracker, audit, [REPORT])
+    check_audit_pages(tracker, audit, [schema.AUDIT_REPORT])
     report = load_report(path)
     # the digest is that of the JSON text, because the decoded report may have fields that a later release added
     digest = jsonio.digest_of(jsonio.read_json(path, LARGEST))
@@ -222,12 +222,12 @@ def recorded_report(tracker: Tracker, audit_run_id: str, command: str) -> AuditR
     return report
 
 
-def existing(file: str, kinds: str = REPORT) -> Path:
+def existing(file: str, kinds: str = schema.AUDIT_REPORT) -> Path:
     """Return the path of a file; if it does not exist, raise UsageError with the expected `kinds`."""
     if os.path.isfile(file):  # Path.is_file raises for a name that is too long
         return Path(file)
-    if os.path.isfile(os.path.join(file, REPORT)):
-        raise UsageError(f"{file}: expected a file, found a folder; name the file {Path(file) / REPORT}")
+    if os.path.isfile(os.path.join(file, schema.AUDIT_REPORT)):
+        raise UsageError(f"{file}: expected a file, found a folder; name the file {Path(file) / schema.AUDIT_REPORT}")
     if os.path.lexists(file):
         raise UsageError(f"{file}: expected an {kinds}, found no file but a folder or a device; name another")
     if file.endswith(".zip"):
@@ -304,7 +304,7 @@ def run_diff(a: str, b: str) -> AuditDiff:
 
 def _report(name: str, field: str, problems: list[str]) -> AuditReport | None:
     """Return the report in a file or folder, or append an error to `problems` and return None."""
-    path = Path(name) / "audit.json" if os.path.isdir(name) else Path(name)
+    path = Path(name) / schema.AUDIT_REPORT if os.path.isdir(name) else Path(name)
     if not os.path.isfile(path):
         problems.append(
             f"{field}: expected an audit.json, or a folder that contains an audit.json; there is no file {path}"

@@ -333,7 +333,7 @@ def _name(seeds: Iterable[int]) -> str:
 # whole store is searched, including deleted runs. The parameters or spec.json of a run determine its group, because tags are
 # easy to edit. There are one or two queries per setting, not one per run (docs/decisions/02).
 COMPARED = ("architecture", "dataset", "epochs")  # parameters that all runs of a setting share
-FREE = ("cfg/seed", "cfg/weights")  # parameters in which the runs of one group differ
+FREE = (schema.PARAM_SEED, schema.PARAM_WEIGHTS)  # parameters in which the runs of one group differ
 Candidate = tuple[StoredRun, RunSpec | None]  # a run that may have a judged setting, and the content of its spec.json
 
 
@@ -404,7 +404,7 @@ def _others(report: AuditReport, candidates: Sequence[Candidate]) -> Iterator[tu
         if stored_spec and stored_spec.seeds in groups:
             yield run, stored_spec
         elif sibling and seed is not None:
-            yield run, replace(sibling, seed=seed, weights=run.params.get("cfg/weights", ""))
+            yield run, replace(sibling, seed=seed, weights=run.params.get(schema.PARAM_WEIGHTS, ""))
 
 
 def _candidates(tracker: Tracker, specs: Iterable[RunSpec], excluded_ids: Collection[str]) -> list[StoredRun]:
@@ -414,7 +414,7 @@ def _candidates(tracker: Tracker, specs: Iterable[RunSpec], excluded_ids: Collec
     searches: dict[tuple[tuple[str, str], ...], None] = {}  # in order, each once
     for spec in settings:
         names = [name for name in COMPARED if name != "epochs" or spec.epochs * NEAR < 1]
-        searches.setdefault(tuple((f"cfg/{name}", str(getattr(spec, name))) for name in names))
+        searches.setdefault(tuple((f"{schema.PARAM}{name}", str(getattr(spec, name))) for name in names))
     for params in map(dict, searches):
         runs |= {run.run_id: run for run in tracker.search_everywhere(params, {}) if run.run_id not in excluded_ids}
     for label in dict.fromkeys(setting_label(spec) for spec in settings):
@@ -425,8 +425,8 @@ def _candidates(tracker: Tracker, specs: Iterable[RunSpec], excluded_ids: Collec
 
 def _shared(params: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     """Return the parameters that all runs of a group share, and whether the run is adopted."""
-    shared = {name: value for name, value in params.items() if name.startswith("cfg/") and name not in FREE}
-    return tuple(sorted({**shared, "adopted": str("cfg/weights" in params)}.items()))
+    shared = {name: value for name, value in params.items() if name.startswith(schema.PARAM) and name not in FREE}
+    return tuple(sorted({**shared, "adopted": str(schema.PARAM_WEIGHTS in params)}.items()))
 
 
 def _ended(tracker: Tracker, run: StoredRun, spec: RunSpec) -> tuple[str, bool]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from fa_registry import jsonio, process_ownership
 from fa_registry.errors import Interrupted, InvalidFields, UnknownName, pluralise
 from fa_registry.interrupts import deferred_interrupts
-from fa_registry.metrics import ACCURACY, HEADLINES, Headline
+from fa_registry.metrics import DEFAULT, Headline
 from fa_registry.protocol.rules import Edition
 from fa_registry.records import SCHEMA, RunSpec
 from fa_registry.reporting.text.filters import markdown_text
@@ -365,13 +365,13 @@ def _headline(spec: RunSpec) -> Headline | None:
     """Return the main metric of the data set's task, or None if no edition can judge this metric."""
     plugins = find_plugins(spec)
     if plugins.task:
-        return HEADLINES.get(plugins.task.headline)
+        return plugins.task.main_metric
     if plugins.card.sha256 or plugins.card.files:
-        return ACCURACY
+        return DEFAULT
     import torch
 
     labels = plugins.dataset.load(torch.device("cpu"), None, spec.seed).train_labels
-    return HEADLINES.get(task_of(labels).card.headline)
+    return task_of(labels).card.main_metric
 
 
 def _seeds(seeds: list[int]) -> str:

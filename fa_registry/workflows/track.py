@@ -20,7 +20,7 @@ from fa_registry.architectures import AdaptedNetwork, unwrapped
 from fa_registry.datasets.base import tensors_digest
 from fa_registry.diagnostics.base import MOMENTS
 from fa_registry.errors import InvalidFields, UsageError, unknown_name_text
-from fa_registry.metrics import ACCURACY, HEADLINES, TOKEN_LOSS, Headline, label_of
+from fa_registry.metrics import ACCURACY, TOKEN_LOSS, Headline
 from fa_registry.network_mode import gradients_enabled, tensors_unchanged
 from fa_registry.output_streams import encodable
 from fa_registry.records import Measurements, Reading, RunSpec
@@ -94,7 +94,7 @@ class TrackedRun:
     @property
     def headline(self) -> Headline:
         """The main metric of the run's task: the accuracy, or the loss per token."""
-        return HEADLINES[self._task.task.card.headline]
+        return self._task.task.headline
 
     @property
     def run_id(self) -> str:
@@ -164,7 +164,7 @@ class TrackedRun:
         given = {ACCURACY: _number(test_accuracy), TOKEN_LOSS: _number(test_loss)}
         checks.fractions(test_accuracy=given[ACCURACY])
         checks.problems += [
-            f"{label_of(other.name)}: expected no value; the main metric of this run is the {label_of(self.headline.name)}"
+            f"{other.metric.label}: expected no value; the main metric of this run is the {self.headline.metric.label}"
             for other, value in given.items()
             if value is not None and other != self.headline
         ]
@@ -257,8 +257,7 @@ class TrackedRun:
         if self._objection and self._objection not in self._logged:
             self._logged.append(self._objection)
             LOG.warning("%s", self._objection)
-        headline = self.headline.name
-        reported = {headline: Reading(None, NOT_GIVEN.format(label_of(headline))), **reported}
+        reported = {self.headline.name: Reading(None, NOT_GIVEN.format(self.headline.metric.label)), **reported}
         return dataclasses.replace(measurements, scalars=dict(sorted({**measurements.scalars, **reported}.items())))
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from fa_registry import jsonio
 from fa_registry.errors import Interrupted, RegistryError, StoreError
-from fa_registry.metrics import headline_of, table, value_in
+from fa_registry.metrics import Headline, headline_of, table, value_in
 from fa_registry.records import RunSpec
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
@@ -52,7 +52,7 @@ FILES = "the disk with this run's files"  # named in errors that do not come fro
 
 def headline(outcome: TrainingOutcome) -> dict[str, float]:
     """Return the most important final metrics, without metrics that have no value."""
-    names = table("train_command", [headline_of(outcome.final.scalars)])
+    names = table("train_command", [headline_of(outcome.final)])
     readings = {name: reading for name in names if (reading := value_in(outcome.final, name))}
     return {name: reading.value for name, reading in readings.items() if reading.value is not None}
 
@@ -205,7 +205,9 @@ class _RunRecorder:
             if self._resume.due():
                 self._resume.write(trainer, self.writer.rows)
                 self._kept.offer(self._resume.path, row.epoch)
-        self._report((row.epoch, self.setup.spec.epochs, _note(row), dict(self._monitor.fired)))
+        self._report(
+            (row.epoch, self.setup.spec.epochs, _note(row, self.setup.task.headline), dict(self._monitor.fired))
+        )
 
     def complete(self, trainer: Trainer, outcome: TrainingOutcome) -> None:
         """Record the results, and remove the resume states."""
@@ -266,10 +268,10 @@ def _resume_name(spec: RunSpec, watch: MonitoredRules) -> str:
     return "-".join([spec.identity, *parts])
 
 
-def _note(row: EpochRow) -> str:
+def _note(row: EpochRow, headline: Headline) -> str:
     """Return the main metric or the loss of an epoch as text for a progress bar."""
     scalars = row.measurements.scalars
-    for name in table("progress_bar", [headline_of(scalars)]):
+    for name in table("progress_bar", [headline]):
         reading = scalars.get(name)
         if reading is not None and reading.value is not None:
             return f"{name.removesuffix('_train')} {reading.value:.3f}"

@@ -29,7 +29,7 @@ from fa_registry.training.input_validation import Checks
 from fa_registry.training.probe_context import least_error_of
 from fa_registry.training.reference import WIDTHS
 from fa_registry.training.user_model import UserCreditRule, measured, own_network
-from fa_registry.training.user_run_setup import EVALUATION, LOSS, OWN_LOOP, UserRunSetup
+from fa_registry.training.user_run_setup import LOSS, OWN_LOOP, UserRunSetup
 
 REPORTED = "accuracy, losses and all metrics of the credit are as the author of the loop reported them"
 NO_LOSS = "; its loss is the function {} of the author, so no metric of the gradient is recomputed"
@@ -93,7 +93,7 @@ def _measured_again(tracker: Tracker, record: RunRecord, story: Any) -> tuple[Me
     Returns:
         The metrics, the objection to the reference gradient, and whether the run's loss is known.
     """
-    files = {name: tracker.artifact(record.run_id, name) for name in (schema.FINAL, EVALUATION)}
+    files = {name: tracker.artifact(record.run_id, name) for name in (schema.FINAL, schema.EVALUATION)}
     if missing := [name for name, path in files.items() if path is None or name not in record.digests]:
         raise IntegrityError(
             f"run {record.run_id}: {', '.join(missing)}: the file or its recorded digest is missing, so no metric can be recomputed"
@@ -101,7 +101,7 @@ def _measured_again(tracker: Tracker, record: RunRecord, story: Any) -> tuple[Me
     built = from_factory(str(story["factory"]))
     model = built.model if isinstance(built, AdaptedNetwork) else built
     load_into(model, files[schema.FINAL], record.digests[schema.FINAL])
-    batch = load_tensors(files[EVALUATION], record.digests[EVALUATION])
+    batch = load_tensors(files[schema.EVALUATION], record.digests[schema.EVALUATION])
     checks = Checks(f"run {record.run_id}")
     gradient = str(story.get("gradient", ""))
     declared = (story.get("sites", ()), story.get("skip") or "outside", story.get("readout", ""), gradient)

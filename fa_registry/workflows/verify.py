@@ -31,7 +31,7 @@ from fa_registry.workflows.audit_proof import (
 from fa_registry.workflows.duplicate_weights import compared
 from fa_registry.workflows.options import RemeasureOptions, RunSelector
 from fa_registry.workflows.remeasure import RemeasuredRun, checked_measuring, remeasure_all
-from fa_registry.workflows.reports import LARGEST, REPORT, existing, load_report, recorded_report
+from fa_registry.workflows.reports import LARGEST, existing, load_report, recorded_report
 from fa_registry.workflows.results import Result
 from fa_registry.workflows.second_judgement import check_verdicts
 from fa_registry.workflows.selection import select_runs
@@ -82,7 +82,7 @@ def run_verify(
     is_bundle = report_file.endswith(BUNDLE)
     if key and not is_bundle:
         raise UsageError("--key applies only to a bundle, whose name ends with .zip")
-    file = existing(report_file, f"{REPORT} or a bundle ({BUNDLE})") if report_file else None
+    file = existing(report_file, f"{schema.AUDIT_REPORT} or a bundle ({BUNDLE})") if report_file else None
     if is_bundle:
         from fa_registry.workflows.bundle import verify_bundle  # imported here because `bundle` imports this module
 

@@ -13,7 +13,7 @@ from torch.nn import functional
 import fa_registry
 from fa_registry.diagnostics import _forward_backward, _forward_gradient, run_forward_backward
 from fa_registry.errors import InvalidFields, UsageError
-from fa_registry.records import Reading, objection_in
+from fa_registry.records import Reading, objection_in, wrong_gradient
 from fa_registry.tracking.integrity_checks import FILES, checks
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.reader import NEEDED, read_record, read_sealed
@@ -289,7 +289,8 @@ def test_a_lie_to_some_samples_or_entries_is_found(function):
     [
         (Reading(12.5), "differs"),
         (Reading(None, "left out"), "differs"),
-        (Reading(None, f"the model's {NOT_ITS_GRADIENT} at site 1"), "agrees"),
+        (Reading(None, wrong_gradient("at site 1")), "agrees"),
+        (Reading(None, f"the model's {NOT_ITS_GRADIENT} at site 1"), "differs"),
     ],
 )
 def test_only_a_refuted_reference_may_withdraw_what_the_last_epoch_shows(workplace, final, outcome):

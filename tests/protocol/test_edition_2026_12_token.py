@@ -329,4 +329,4 @@ def test_the_lower_loss_of_the_two_controls_is_the_one_to_beat(ladder, outcome, 
 def test_of_several_last_block_controls_the_lowest_loss_counts():
     records = [control(f"l{index}", loss, "ladder_1", seed=1) for index, loss in enumerate((1.9, 1.7, 2.4, None))]
     (chosen,) = last_block_controls(records).values()
-    assert chosen.run_id == "l1" and headline_of(chosen.measurements.scalars) is TOKEN_LOSS
+    assert chosen.run_id == "l1" and headline_of(chosen.measurements) is TOKEN_LOSS

@@ -108,7 +108,7 @@ def test_an_editions_labels_take_its_flags():
 
 def test_a_row_whose_seeds_have_the_same_verdict_has_this_verdict():
     alike = Verdict("warn", "WARN(D1; method unchecked; measuring not measured again)")
-    alike = dataclasses.replace(alike, flags=("D1", "method unchecked", "measuring not measured again"))
+    alike = dataclasses.replace(alike, flags=("D1", "method unchecked", "measuring not measured again"), base="WARN")
     assert combine_verdicts([alike, alike]) == alike
     assert combine_verdicts([alike, dataclasses.replace(alike, flags=("D2",))]).flags == tuple(
         sorted((*alike.flags, "D2"))
@@ -128,8 +128,12 @@ def test_what_fails_on_a_figure_that_stands_in_for_another_is_marked():
 
 
 def test_seeds_combine_to_the_worst_with_every_flag():
-    seeds = [Verdict("pass", "PASS"), Verdict("warn", "WARN(D1)", ("D1",)), Verdict("fail", "FAIL(D3)", ("D3",))]
-    assert combine_verdicts(seeds) == Verdict("fail", "FAIL(D1+D3)", ("D1", "D3"))
+    seeds = [
+        Verdict("pass", "PASS"),
+        Verdict("warn", "WARN(D1)", ("D1",), "WARN"),
+        Verdict("fail", "FAIL(D3)", ("D3",), "FAIL"),
+    ]
+    assert combine_verdicts(seeds) == Verdict("fail", "FAIL(D1+D3)", ("D1", "D3"), "FAIL")
     assert combine_verdicts(seeds[:1]) == Verdict("pass", "PASS")
     assert combine_verdicts([]).outcome == "incomplete"
 
@@ -142,9 +146,16 @@ def test_a_seed_that_is_worse_is_never_hidden_by_a_milder_one(milder, worse):
     assert combine_verdicts(verdicts) == combine_verdicts(verdicts[::-1]) == verdicts[1]
 
 
+def test_a_label_with_a_parenthesis_keeps_it_when_seeds_combine():
+    """The label of an edition is never taken apart: only its flags are added."""
+    seeds = [Verdict("warn", f"CHECK (by hand): {code}", (code,), "CHECK (by hand):") for code in ("D1", "D2")]
+    assert combine_verdicts(seeds).label == "CHECK (by hand): D1, D2"
+
+
 def test_seeds_combine_in_the_editions_wording():
-    seeds = [Verdict("fail", f"needs walk-back: {code}", (code,)) for code in "da"]
-    assert combine_verdicts(seeds) == Verdict("fail", "needs walk-back: a, d", ("a", "d"))
+    base = "needs walk-back:"
+    seeds = [Verdict("fail", f"{base} {code}", (code,), base) for code in "da"]
+    assert combine_verdicts(seeds) == Verdict("fail", "needs walk-back: a, d", ("a", "d"), base)
     assert combine_verdicts([Verdict("pass", "trustworthy"), seeds[0]]).label == "needs walk-back: d"
     assert combine_verdicts([Verdict("pass", "trustworthy")]).label == "trustworthy"
 

@@ -37,6 +37,10 @@ for name, quantity in metrics.DECLARED.items():
         said = {field: text.replace(old, new) for field, text in said.items()}
     changed[name] = dataclasses.replace(quantity, **{**said, **asked["words"].get(name, {})})
 metrics.DECLARED = metrics.headlines.DECLARED = MappingProxyType(changed)
+for headline in metrics.HEADLINES.values():
+    for field in ("metric", "frozen_metric", "margin_metric"):
+        object.__setattr__(headline, field, changed[getattr(headline, field).name])
+metrics.MARGIN_LABEL, metrics.MARGIN_SYMBOL = metrics.DEFAULT.margin_metric.label, metrics.DEFAULT.margin_metric.symbol
 added = {name: (*metrics.TABLES[name], *asked["columns"]) for name in ("audit", "audit_command")}
 metrics.table_columns.TABLES = MappingProxyType({**metrics.TABLES, **added})
 

@@ -7,16 +7,17 @@ import dataclasses
 import pytest
 from matplotlib.axes import Axes
 
+from fa_registry.metrics import HEADLINES
 from fa_registry.protocol.grouping import groups
 from fa_registry.records import CHANCE
 from fa_registry.reporting.figures.accuracy_dots import accuracy_panel
 from fa_registry.reporting.figures.analyses import analysis_figure, analysis_numbers
 from fa_registry.reporting.figures.style import colours, styled
-from fa_registry.reporting.figures.trajectories import PANELS, trajectory_figure
+from fa_registry.reporting.figures.trajectories import PANELS, Panel, trajectory_figure
 from tests.analyses.builders import controlled, run
 from tests.reporting.test_analyses_pages import drawn
 
-PANEL = {panel.quantity: panel for panel in PANELS}
+PANEL = {panel.quantity: panel for panel in (*PANELS, *map(Panel.of, HEADLINES.values()))}
 
 
 @pytest.fixture

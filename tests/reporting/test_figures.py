@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fa_registry.metrics import DECLARED
+from fa_registry.metrics import DECLARED, HEADLINES
 from fa_registry.protocol.grouping import groups
 from fa_registry.protocol.rules import load_edition
 from fa_registry.records import Measurements, Reading, Series
@@ -24,6 +24,7 @@ from fa_registry.reporting.figures.style import CONTROL, PALETTE, colours, style
 from fa_registry.reporting.figures.trajectories import (
     PANELS,
     SHOWN_EPOCHS,
+    Panel,
     curves,
     frozen_range,
     heights,
@@ -36,7 +37,7 @@ from fa_registry.reporting.figures.trajectories import (
 from fa_registry.reporting.view_models import Truncated
 
 GROWTH, ACCURACY = f"{DECLARED['growth_max'].title} per block", DECLARED["accuracy"].title
-PANEL = {panel.quantity: panel for panel in PANELS}
+PANEL = {panel.quantity: panel for panel in (*PANELS, *map(Panel.of, HEADLINES.values()))}
 
 
 def picture(panel, groups_of_setting, shades):
@@ -156,7 +157,7 @@ def test_the_band_is_of_frozen_controls_alone(report):
     assert frozen_range([group for group in groups(report) if not group.control], "accuracy") is None
 
 
-OF_DIGITS = [panel for panel in PANELS if panel.quantity != "token_loss"]
+OF_DIGITS = [*PANELS, Panel.of(HEADLINES["accuracy"])]
 
 
 @pytest.mark.parametrize("panel", OF_DIGITS, ids=lambda panel: panel.quantity)

@@ -108,18 +108,11 @@ def test_several_editions_are_compared_where_they_differ_first(rich, report):
     assert index(report).comparison is None
 
 
-EARLIER = (  # another wording of the remark
-    "4 methods are compared with their frozen controls, each by its own interval: if all of them were exactly at the limit, …"
-)
-
-
-def test_the_stored_remark_on_several_methods_is_shown_once(rich):
-    """Another release words the remark differently after its first words, which never change."""
+def test_the_recorded_remark_on_several_methods_is_shown_once(rich):
     (computed,) = compared_methods(rich.runs)
-    assert computed.startswith("3 methods are compared with their frozen controls, ")
-    for stored in (EARLIER, computed):
-        context = index(dataclasses.replace(rich, remarks=("another", stored)))
-        assert (context.compared, context.remarks) == ((stored,), ("another",))
+    recorded = "as another release writes it"
+    context = index(dataclasses.replace(rich, remarks=("another", recorded), compared=(recorded,)))
+    assert (context.compared, context.remarks) == ((recorded,), ("another",))
     context = index(dataclasses.replace(rich, remarks=("another",)))
     assert (context.compared, context.remarks) == ((computed,), ("another",))
 

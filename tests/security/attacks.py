@@ -112,4 +112,4 @@ class Store:
 
 
 def _retold(row: SeriesRow, reading: Reading | None) -> SeriesRow:
-    return row if reading is None else (*row[:3], reading.value, reading.reason)
+    return row if reading is None else (*row[:3], reading.value, reading.reason, reading.kind)

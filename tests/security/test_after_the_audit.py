@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from fa_registry import jsonio, load_model
 from fa_registry.errors import IntegrityError
 from fa_registry.tracking import schema
-from fa_registry.tracking.page_digests import SEAL
+from fa_registry.tracking.schema import PAGE_DIGESTS
 from tests.helpers.pictures import blank_pictures
 from tests.helpers.stores import copy_store, made_once, working_in
 from tests.security.attacks import Store
@@ -73,9 +73,9 @@ def seal_pages_again(store):
     run_id = audit_run(store)
     folder = store.artifacts(run_id)
     store.change_json(
-        run_id, SEAL, lambda held: held.update({name: jsonio.file_digest(folder / name) for name in held})
+        run_id, PAGE_DIGESTS, lambda held: held.update({name: jsonio.file_digest(folder / name) for name in held})
     )
-    store.set_tag(run_id, schema.TAG_PAGES, jsonio.file_digest(folder / SEAL))
+    store.set_tag(run_id, schema.TAG_PAGES, jsonio.file_digest(folder / PAGE_DIGESTS))
 
 
 def test_an_untouched_audit_is_verified(audited_store):

@@ -11,7 +11,7 @@ from fa_registry.jsonio import file_digest
 from fa_registry.protocol.rules import load_edition
 from fa_registry.tracking import schema
 from fa_registry.tracking.models import ModelRegistry
-from fa_registry.tracking.page_digests import SEAL
+from fa_registry.tracking.schema import PAGE_DIGESTS
 from tests.security.conftest import call, judged
 
 LOOSE = (  # nothing fails by these limits
@@ -46,8 +46,8 @@ def forge(store, change):
     run_id = audit_run(store)
     store.change_json(run_id, "audit.json", change)
     digest = jsonio.file_digest(store.artifacts(run_id) / "audit.json")
-    store.change_json(run_id, SEAL, lambda pages: pages.update({"audit.json": digest}))
-    store.set_tag(run_id, schema.TAG_PAGES, jsonio.file_digest(store.artifacts(run_id) / SEAL))
+    store.change_json(run_id, PAGE_DIGESTS, lambda pages: pages.update({"audit.json": digest}))
+    store.set_tag(run_id, schema.TAG_PAGES, jsonio.file_digest(store.artifacts(run_id) / PAGE_DIGESTS))
     store.set_tag(run_id, schema.TAG_AUDIT, jsonio.digest_of(store.json(run_id, "audit.json")))
 
 

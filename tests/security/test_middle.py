@@ -196,8 +196,8 @@ def invented_curves(store) -> str:
     path = store.artifacts(run_id) / schema.SERIES
     invented = {"accuracy": 0.97, "growth": 200.0, "growth_max": 200.0}
     rows = [
-        (epoch, name, site, invented[name] if name in invented and epoch < 4 and not reason else value, reason)
-        for epoch, name, site, value, reason in read_rows(path)
+        (epoch, name, site, invented[name] if name in invented and epoch < 4 and not reason else value, reason, kind)
+        for epoch, name, site, value, reason, kind in read_rows(path)
     ]
     write_rows(path, rows)
     store.seal(run_id)
@@ -241,7 +241,7 @@ def test_all_runs_replayed_whole_leave_no_middle(store, audit, forged, bp_after_
         store.seal(run_id)
     path = store.artifacts(other_losses) / schema.SERIES
     change = {(2, "loss_train"): 0.1}
-    write_rows(path, [(*row[:3], change.get(row[:2], row[3]), row[4]) for row in read_rows(path)])
+    write_rows(path, [(*row[:3], change.get(row[:2], row[3]), *row[4:]) for row in read_rows(path)])
     store.seal(other_losses)
     code, report = audit("--replay", "all")
     state, measurements = (

@@ -52,7 +52,7 @@ def test_pairs_are_made_by_seed_not_by_order_and_the_rest_is_named():
 def test_one_pair_is_provisional():
     found = paired_difference({1: 0.9, 2: 0.8}, {1: 0.6})
     assert (found.mean, found.std, found.interval, found.p, found.df) == (pytest.approx(0.3), None, None, None, None)
-    assert found.remark == "provisional: no interval, because there is only one pair"
+    assert found.remark == "no interval, because there is only one pair"
 
 
 def test_no_common_seed_is_an_error_that_lists_both_sides():
@@ -216,7 +216,7 @@ def test_stated_numbers_less_than_a_sample_apart_are_one():
 
 def test_one_value_against_a_stated_number_has_no_interval():
     found = stated_difference([0.9], [0.7, 0.8])
-    assert (found.mean, found.interval) == (pytest.approx(0.15), None) and "provisional" in found.remark
+    assert (found.mean, found.interval) == (pytest.approx(0.15), None) and "no interval" in found.remark
     with pytest.raises(ValueError, match="the values stated by the author: expected finite values"):
         stated_difference([0.9, 0.8], [math.nan])
 

@@ -27,6 +27,7 @@ from typing import Any
 
 from fa_registry import jsonio
 from fa_registry.errors import RegistryError
+from fa_registry.metrics import ACCURACY
 from fa_registry.protocol.engine import judge_all
 from fa_registry.protocol.reproduction import load_reference
 from fa_registry.protocol.rules import load_edition
@@ -209,7 +210,7 @@ class Torture:
 
         def read() -> Any:
             rows = read_rows(path)
-            return trajectory(rows), by_site(rows), list(points(rows))
+            return trajectory(rows, ACCURACY), by_site(rows), list(points(rows))
 
         return read
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import ast
+import re
+from pathlib import Path
+
 import pytest
 
+import fa_registry
 from fa_registry import architectures
 from fa_registry.records import EditionReference, Measurements, Reading
 from fa_registry.studies.study import load_study, names
@@ -75,3 +80,64 @@ def test_every_shipped_architecture_shows_all_its_sites():
 
 def _blocks(architecture):
     return [option for name, option in architecture.card.options.items() if name == "num_blocks"]
+
+
+PACKAGE = Path(fa_registry.__file__).parent
+DECLARED_IN = PACKAGE / "tracking" / "schema.py"
+MODULES = ("mlflow.store.",)  # modules of MLflow, which are imported or whose loggers are silenced: no tags
+PREFIXES = (schema.TAGS, "mlflow.", schema.PARAM, "checkpoints/", "feedback/", "report/")
+
+
+def declared_paths():
+    """Metric keys and artifact paths of schema.py. A plain word, such as the folder `resume`, also has other meanings."""
+    texts = {value for value in vars(schema).values() if isinstance(value, str)} | set(schema.SCALAR_METRICS.values())
+    return {text for text in texts if re.fullmatch(r"[\w.]+[./][\w./]+", text)}
+
+
+def names_as_text(source):
+    """Yield (line, text) of every tag, parameter, metric key or artifact path in the strings of a module."""
+    tree = ast.parse(source)
+    parts = {part for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values[1:]}
+    paths = declared_paths()
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Constant) or not isinstance(node.value, str) or node in parts:
+            continue
+        is_prefixed = node.value.startswith(PREFIXES) and not node.value.startswith(MODULES) and " " not in node.value
+        if is_prefixed or node.value in paths:
+            yield node.lineno, node.value
+
+
+def test_only_one_module_declares_tags_parameters_keys_and_paths():
+    found = [
+        f"{path.relative_to(PACKAGE.parent)}:{line}: {text}"
+        for path in sorted(PACKAGE.rglob("*.py"))
+        if path != DECLARED_IN
+        for line, text in names_as_text(path.read_text(encoding="utf-8"))
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'run.tags.get("fa.study")',
+        'tags = {f"fa.first_fire.{rule}": "8"}',
+        'tags = {"mlflow.user": name}',
+        'FREE = ("cfg/seed", *others)',
+        'params = {f"cfg/{name}": text}',
+        'path = f"checkpoints/epoch_{epoch:04d}.safetensors"',
+        'tracker.artifact(run_id, "measurements.json")',
+        'tracker.artifact(audit_id, "audit.json")',
+        'run.metrics.get("loss/test_per_token")',
+    ],
+)
+def test_a_name_as_text_is_found(source):
+    assert list(names_as_text(source))
+
+
+@pytest.mark.parametrize(
+    "source",
+    ['"""Read audit.json, and the tag `fa.study`."""', 'TRACEBACKS = "mlflow.store.db.utils"', 'f"{name}.fa.zip"'],
+)
+def test_a_sentence_or_a_module_is_no_name_of_the_store(source):
+    assert not list(names_as_text(source))

@@ -17,7 +17,7 @@ import torch
 
 from fa_registry import jsonio
 from fa_registry.errors import IntegrityError, StoreError
-from fa_registry.metrics import at_last_site
+from fa_registry.metrics import ACCURACY, at_last_site
 from fa_registry.records import Measurements, Reading, RunRecord, Series, SiteSeries
 from fa_registry.safe_files import UnreadableFile
 from fa_registry.tracking import schema, series_parquet, writer
@@ -26,7 +26,7 @@ from fa_registry.tracking.memory import MemoryTracker
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.reader import read_record, table_history
 from fa_registry.tracking.schema import spread
-from fa_registry.tracking.series_parquet import MOST_EPOCHS, read_rows, read_series, write_series
+from fa_registry.tracking.series_parquet import MOST_EPOCHS, by_site, read_rows, trajectory, write_series
 from fa_registry.tracking.store_errors import StoreRefusal
 from fa_registry.tracking.writer import Origin, RunWriter
 from fa_registry.training.checkpoint import load_tensors
@@ -317,7 +317,7 @@ def measured(epoch: int, sites: int = 3) -> Measurements:
 def test_every_site_is_read_at_evenly_spread_epochs(tmp_path):
     path = tmp_path / "series.parquet"
     write_series(path, [(epoch, measured(epoch)) for epoch in range(101)])
-    found = read_series(path)[1]
+    found = by_site(read_rows(path))
     assert set(found) == {"growth", "gamma"}
     growth = found["growth"]
     assert len(growth.epochs) == MOST_EPOCHS and (growth.epochs[0], growth.epochs[-1]) == (0, 100)
@@ -329,7 +329,7 @@ def test_every_site_is_read_at_evenly_spread_epochs(tmp_path):
 def test_an_epoch_that_was_skipped_says_so(tmp_path):
     path = tmp_path / "series.parquet"
     write_series(path, [(0, measured(0)), (2, measured(2))])
-    assert read_series(path)[1]["growth"].sites[1][1].reason == "not measured in this epoch"
+    assert by_site(read_rows(path))["growth"].sites[1][1].reason == "not measured in this epoch"
 
 
 def test_a_text_is_held_once_however_many_rows_say_it(tmp_path):
@@ -359,9 +359,9 @@ def test_a_series_that_unpacks_to_more_than_any_has_is_refused_before_it_is(tmp_
 def test_nothing_by_site_is_nothing(tmp_path):
     path = tmp_path / "series.parquet"
     write_series(path, [])
-    assert read_series(path)[1] == {}
+    assert by_site(read_rows(path)) == {}
     write_series(path, [(0, Measurements({}, {"accuracy": Reading(0.5)}))])
-    assert read_series(path)[1] == {}
+    assert by_site(read_rows(path)) == {}
 
 
 @pytest.mark.parametrize(
@@ -465,7 +465,7 @@ def test_an_epoch_later_than_any_run_has_is_refused(tmp_path):
     """A file of 1.5 kB with two rows took 1 GB: a trajectory has an entry for every epoch up to the last."""
     path = tmp_path / "series.parquet"
     write_series(path, [(epoch, Measurements({}, {"accuracy": Reading(0.5)})) for epoch in (0, 100_000)])
-    assert len(read_series(path)[0]["accuracy"]) == 100_001
+    assert len(trajectory(read_rows(path), ACCURACY)["accuracy"]) == 100_001
     write_series(path, [(epoch, Measurements({}, {"accuracy": Reading(0.5)})) for epoch in (0, 100_001)])
     with pytest.raises(
         UnreadableFile, match=r"is not a series that a run wrote: it contains the invalid row \(100001, "

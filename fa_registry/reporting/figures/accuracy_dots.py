@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import pandas as pd
 from matplotlib.axes import Axes
 
-from fa_registry.metrics import HEADLINES, Headline, headlines_of, over_seeds, quantity_of
+from fa_registry.metrics import Headline, headlines_of, over_seeds
 from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.paired_runs import common_chance
 from fa_registry.records import Reading
@@ -43,7 +43,7 @@ COLUMNS = ("method", "control", "seed", "run_id", "value", "reason", "line", "ru
 def accuracy_numbers(groups: Sequence[Group]) -> pd.DataFrame:
     """Return one row per run, in the order of the groups.
 
-    Column `headline` is the name of the main metric. Column `chance` is the value that guessing reaches, or NaN if it is unknown.
+    Column `headline` is the headline of the task. Column `chance` is the value that guessing reaches, or NaN if it is unknown.
     Column `line` is the value that a rule requires: the mean of the frozen controls, improved by the required margin. The
     value is NaN if no rule requires a margin. Column `margin` is in the unit of the headline's margin.
     """
@@ -56,7 +56,7 @@ def accuracy_numbers(groups: Sequence[Group]) -> pd.DataFrame:
         if (reading := record.measurements.scalars.get(headline.name)) is not None
     ]
     chance = common_chance(record for _, record in runs)
-    frame = pd.DataFrame([(*row, line, rule, margin, chance, headline.name) for row in rows], columns=list(COLUMNS))
+    frame = pd.DataFrame([(*row, line, rule, margin, chance, headline) for row in rows], columns=list(COLUMNS))
     return frame.astype({"value": float, "line": float, "margin": float, "seed": int, "chance": float})
 
 
@@ -64,7 +64,7 @@ def _line(groups: Sequence[Group], headline: Headline) -> tuple[str, float, floa
     """Return the tuple (rule, margin, required value of the main metric) of a margin rule."""
     frozen = scalar_estimate(
         (run for group in groups for run in group.runs if run.record.spec.control == "frozen"),
-        quantity_of(headline.name),
+        headline.metric,
     ).mean.reading.value
     rule, threshold = limit(headline.margin, groups) or ("", math.nan)
     if frozen is None or not rule:
@@ -77,7 +77,7 @@ def accuracy_panel(groups: Sequence[Group], width: float = WIDTH) -> FigurePanel
     frame = accuracy_numbers(groups)
     if frame["value"].isna().all():
         return None
-    metric = quantity_of(frame["headline"].iloc[0])
+    metric = _headline(frame).metric
     title = f"{metric.heading} of every seed"
     caption = f"Each dot is the {metric.symbol} of one seed on the whole test set; a bar shows the mean."
     caption += " The grey band is the range of the frozen controls." if (frame["control"] == "frozen").any() else ""
@@ -101,13 +101,17 @@ def accuracy_panel(groups: Sequence[Group], width: float = WIDTH) -> FigurePanel
     )
 
 
+def _headline(frame: pd.DataFrame) -> Headline:
+    return frame["headline"].iloc[0]
+
+
 def _value(frame: pd.DataFrame, value: float) -> str:
-    return filters.KINDS[quantity_of(frame["headline"].iloc[0]).kind](value)
+    return filters.KINDS[_headline(frame).kind](value)
 
 
 def _step(frame: pd.DataFrame) -> str:
     """Return the required difference to the frozen controls as text, for example `+2.0 pp`."""
-    headline = HEADLINES[frame["headline"].iloc[0]]
+    headline = _headline(frame)
     return filters.KINDS[headline.margin_kind](headline.sign * frame["margin"].iloc[0])
 
 
@@ -125,7 +129,7 @@ def _in_text(frame: pd.DataFrame) -> list[str]:
 
 
 def _table(frame: pd.DataFrame) -> tuple[Row[Number], ...]:
-    groups, kind = [], quantity_of(frame["headline"].iloc[0]).kind
+    groups, kind = [], _headline(frame).kind
     absent = Number(Reading(None, "there is no run with this seed"), kind, ())
     for method, rows in frame.groupby("method", sort=False):
         first = rows.drop_duplicates("seed")
@@ -149,7 +153,7 @@ def draw(frame: pd.DataFrame, width: float = WIDTH) -> RenderedFigure:
         ylim=(len(methods) - 0.5, -0.5),
     )
     axes.set_yticks(range(len(methods)), map(escape_control, names), color=INK)
-    tick_values, metric = ticks(*axes.get_xlim(), 6), quantity_of(frame["headline"].iloc[0])
+    tick_values, metric = ticks(*axes.get_xlim(), 6), _headline(frame).metric
     percent = metric.kind == "pct"
     axes.set_xticks(tick_values, [tick_text(tick, percent) for tick in tick_values])
     axes.set_xlabel(f"{metric.symbol}, whole test set" + ("" if percent else f", {metric.unit}"), fontsize=LABEL)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 import pandas as pd
 
 from fa_registry.analyses.base import AnalysisCell
-from fa_registry.metrics import ACCURACY, headlines_of
+from fa_registry.metrics import headlines_of
 from fa_registry.protocol.paired_runs import common_chance
 from fa_registry.records import Reading, RunAudit
 from fa_registry.reporting.figures.canvas import MOST_LETTERS, shortened
@@ -35,8 +35,8 @@ def with_chance(frame: pd.DataFrame, runs: Iterable[RunAudit]) -> pd.DataFrame:
     The column is NaN if this accuracy is unknown or differs between runs, for example if the runs predict tokens.
     """
     records = [run.record for run in runs]
-    is_accuracy = headlines_of(records) == (ACCURACY,)
-    frame["chance"] = common_chance(records) if is_accuracy else math.nan
+    is_share = all(headline.is_share for headline in headlines_of(records))
+    frame["chance"] = common_chance(records) if is_share else math.nan
     return frame
 
 

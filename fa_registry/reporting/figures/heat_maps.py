@@ -46,11 +46,10 @@ HEAD, PANEL = 0.66, 0.78  # inches
 COLUMNS = ("method", "site", "epoch", "value", "reason", "exact", "run_ids")
 
 
-BY_SITE_AND_EPOCH = " by site and epoch"  # end of every title
 BY_SITE = (  # metrics of RunRecord.by_site
     Panel(
         "growth",
-        f"{quantity_of('growth').title}{BY_SITE_AND_EPOCH}",
+        quantity_of("growth").title,
         quantity_of("growth").words,
         quantity_of("growth").words,
         "num",
@@ -59,7 +58,7 @@ BY_SITE = (  # metrics of RunRecord.by_site
     ),
     Panel(
         "g_norm_mean_ce",
-        f"{REFERENCE}{BY_SITE_AND_EPOCH}",
+        REFERENCE,
         quantity_of("g_norm_mean_ce").words,
         symbol_of("g_norm_mean_ce"),
         "sci",
@@ -67,7 +66,7 @@ BY_SITE = (  # metrics of RunRecord.by_site
     ),
     Panel(
         "gamma",
-        f"{quantity_of('gamma').title}{BY_SITE_AND_EPOCH}",
+        quantity_of("gamma").title,
         f"{symbol_of('gamma')}, cosine of credit and gradient",
         symbol_of("gamma"),
         "cos",
@@ -121,8 +120,8 @@ def heat_panel(panel: Panel, numbers: pd.DataFrame, groups: Sequence[Group]) -> 
     printed_epochs = [epochs[index] for index in table_epochs(len(epochs) - 1)]
     image = draw(panel, numbers, rule[1] if rule else None)
     return FigurePanel(
-        panel.title,
-        f"{panel.title}, mean over seeds. {'; '.join(_in_text(panel, numbers))}.",
+        _title(panel),
+        f"{_title(panel)}, mean over seeds. {'; '.join(_in_text(panel, numbers))}.",
         "",
         "",
         f"{panel.axis}, mean over seeds, at {len(printed_epochs)} of the {len(epochs)} epochs drawn",
@@ -370,15 +369,15 @@ def _caption(frames: Mapping[Panel, pd.DataFrame], groups: Sequence[Group], join
     text += " Adjacent epochs with the same colour share a cell." if joined else ""
     for panel in frames:
         rule = limit(panel.judged, groups)
-        text += f" {_name(panel)}: orange beyond the limit of {rule[0]}, {filters.compact(rule[1])}." if rule else ""
+        text += f" {panel.title}: orange beyond the limit of {rule[0]}, {filters.compact(rule[1])}." if rule else ""
         if not panel.log:
             text += " Γ: blue is positive, orange is negative, and purple is 1 by construction."
     text += " A grey cell has no number."
     return text + series_sentence([run.record.integrity for group in groups for run in group.runs])
 
 
-def _name(panel: Panel) -> str:
-    return panel.title.removesuffix(BY_SITE_AND_EPOCH)
+def _title(panel: Panel) -> str:
+    return f"{panel.title} by site and epoch"
 
 
 def _panel(
@@ -421,7 +420,7 @@ def _panel(
         return tuple(_map_cells(panel, readings[label, seed], sites, epochs, exact[label], scale, joined))
 
     return LayerPanel(
-        f"{_name(panel)}, {panel.label}" if panel.label != _name(panel) else panel.label,
+        f"{panel.title}, {panel.label}" if panel.label != panel.title else panel.label,
         alt,
         tuple(epochs),
         tuple(sites),

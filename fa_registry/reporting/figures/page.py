@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from fa_registry.metrics import HEADLINES, headline_of
+from fa_registry.metrics import headline_of
 from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.replay_summary import series_sentence
 from fa_registry.reporting.figure_models import FigurePanel, Picture, SettingFigures
@@ -82,7 +82,7 @@ def form_figures(
     The figures are the main metric with the range of the frozen controls, the largest growth with its limit, and Γ by site with its
     null. If the main metric was not measured by epoch, its figure has one dot per seed. A figure without any number is left out.
     """
-    members, headline = [group, *controls], headline_of(group.runs[0].record.measurements.scalars).name
+    members, headline = [group, *controls], headline_of(group.runs[0].record.measurements).name
     shades = colours(members)
     by_epoch = {panel.quantity: panel for panel in panels(members)}
     with styled():
@@ -148,7 +148,8 @@ def size_of(figure: Picture | FigurePanel) -> int:
 
 
 def _has_headline(groups: Sequence[Group]) -> bool:
-    return any(HEADLINES.keys() & run.record.measurements.scalars for group in groups for run in group.runs)
+    measured = (run.record.measurements for group in groups for run in group.runs)
+    return any(headline_of(measurements).name in measurements.scalars for measurements in measured)
 
 
 def _picture(

@@ -12,11 +12,10 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 
 from fa_registry.metrics import (
-    ACCURACY,
-    HEADLINES,
     REFERENCE_BATCH,
     SUBJECTS,
-    TOKEN_LOSS,
+    Headline,
+    headlines_of,
     label_of,
     quantity_of,
     symbol_of,
@@ -57,14 +56,14 @@ def trajectory_figure(
     """
     lines = curves(panel, groups)
     rule = panel_limit(panel, groups)
-    band = frozen_range(groups, panel.quantity) if panel.quantity in HEADLINES else None
+    band = frozen_range(groups, panel.quantity) if panel.is_headline else None
     canvas = Canvas(width, HEIGHTS[width])
     axes = canvas.figure.add_subplot()
     styles = {method: shades[method] for method, _ in lines}
     for method, style in styles.items():
         _runs(axes, [heights(panel, values) for name, values in lines if name == method], *style)
     runs = (run.record for group in groups for run in group.runs)
-    chance = common_chance(runs) if panel.quantity in HEADLINES else math.nan
+    chance = common_chance(runs) if panel.is_headline else math.nan
     levels = [*(rule or ())[1:], *(band or ()), chance]
     if rule:
         axes.axhline(heights(panel, rule[1]), **LIMIT_LOOK, zorder=3)
@@ -105,7 +104,7 @@ def _scale(axes: Axes, panel: Panel, lines: Sequence[np.ndarray], levels: Sequen
     axes.set_yticks([tick for tick, _ in labelled_ticks], [name for _, name in labelled_ticks])
     axes.set_ylim(low, high)
     if width == WIDTH:  # the caption of a small figure names the metric; formulas take a third of the drawing time
-        axes.set_ylabel(panel.label, parse_math=True)
+        axes.set_ylabel(panel.label, parse_math=not panel.is_headline)
         # Fixed label positions avoid measuring the tick labels, which takes longer than drawing them.
         axes.yaxis.set_label_coords(-0.525 / (width - LEFT - RIGHT), 0.5)
 
@@ -177,6 +176,7 @@ class Panel:
         label: Axis label, which may contain formulas of matplotlib's parser.
         kind: Number format, a key of filters.KINDS.
         judged: (metric, factor) of each metric whose limit is drawn in this figure; the limit is multiplied by the factor.
+        is_headline: Whether the metric is a main metric, whose label has no formula and whose figure shows controls and chance.
     """
 
     quantity: str
@@ -186,6 +186,13 @@ class Panel:
     kind: str
     log: bool
     judged: tuple[tuple[str, float], ...] = ()
+    is_headline: bool = False
+
+    @classmethod
+    def of(cls, headline: Headline) -> Panel:
+        """Return the figure of a main metric."""
+        title = headline.metric.title
+        return cls(headline.name, title, headline.axis, headline.axis_label, headline.kind, log=False, is_headline=True)
 
 
 PANELS = (
@@ -217,29 +224,14 @@ PANELS = (
         log=True,
         judged=(("g_norm_mean_ce", 1.0), ("g_norm", 1 / REFERENCE_BATCH)),
     ),
-    Panel(
-        TOKEN_LOSS.name,
-        quantity_of(TOKEN_LOSS.name).title,
-        "cross entropy per token of the test set",
-        "test loss per token, nats",
-        "nats",
-        log=False,
-    ),
-    Panel(
-        ACCURACY.name,
-        quantity_of(ACCURACY.name).title,
-        "share of the test set classified correctly",
-        "accuracy, whole test set",
-        "pct",
-        log=False,
-    ),
 )
 
 
 def panels(groups: Sequence[Group]) -> tuple[Panel, ...]:
     """Return the figures whose metrics these runs have recorded."""
     recorded = {name for group in groups for run in group.runs for name, row in run.record.trajectory.items() if row}
-    return tuple(panel for panel in PANELS if panel.quantity in recorded)
+    headlines = headlines_of(run.record for group in groups for run in group.runs)
+    return tuple(panel for panel in (*PANELS, *map(Panel.of, headlines)) if panel.quantity in recorded)
 
 
 def curves(panel: Panel, groups: Sequence[Group]) -> list[tuple[str, np.ndarray]]:

@@ -14,6 +14,7 @@ from typing import Any
 from fa_registry.records import AuditReport, Reproduction, SecondOpinion
 from fa_registry.reporting.files import ReportFile
 from fa_registry.text_safety import json_text
+from fa_registry.tracking.schema import AUDIT_REPORT
 
 # These records are written with one line per field and list entry, so that a line diff of two audits shows the changed run.
 LAID_OUT = (AuditReport, SecondOpinion, Reproduction)
@@ -57,4 +58,4 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"cannot write {type(value).__name__} as JSON")
 
 
-FILE = ReportFile("audit.json", "all data of these pages, without loss of information", write_report, recorded=True)
+FILE = ReportFile(AUDIT_REPORT, "all data of these pages, without loss of information", write_report, recorded=True)

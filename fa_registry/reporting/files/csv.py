@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from fa_registry.metrics import Metric, metrics_of_cards, quantity_of, run_metrics, symbol_of, table
+from fa_registry.metrics import Metric, metrics_of_report, quantity_of, run_metrics, symbol_of, table
 from fa_registry.protocol.builtin_editions import describe_edition
 from fa_registry.records import AuditReport, Exclusion, Finding, Reading, RunAudit, Verdict
 from fa_registry.records.runs import pairs
@@ -142,7 +142,7 @@ def audit_table(report: AuditReport) -> ResultsTable:
     The columns depend on the rules, editions, aggregates of Γ and other metrics of the report. audit.csv contains only the columns
     that have a heading.
     """
-    card_metrics, frozen = metrics_of_cards(report.cards), Frozen.of(report)
+    card_metrics, frozen = metrics_of_report(report), Frozen.of(report)
     editions = [describe_edition(item) for item in (report.edition, *(one.edition for one in report.opinions))]
     rules = tuple(dict.fromkeys(finding.rule for run in report.runs for finding in run.findings))
     scalars = sorted({name for run in report.runs for name in run.record.measurements.scalars})

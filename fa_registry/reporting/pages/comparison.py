@@ -19,6 +19,8 @@ from fa_registry.metrics import (
     Metric,
     headlines_of,
     metrics_of_cards,
+    metrics_of_headlines,
+    metrics_of_report,
     other_metrics,
     quantity_of,
     run_metrics,
@@ -70,7 +72,7 @@ def compare_context(report: AuditReport, selected_groups: Sequence[Group]) -> Co
     """
     parts, left_out = settings_shared(selected_groups)
     frozen = Frozen.of(report)
-    columns = audit_columns(_runs(selected_groups), card_metrics=metrics_of_cards(report.cards))
+    columns = audit_columns(_runs(selected_groups), card_metrics=metrics_of_report(report))
     followed = tuple(
         (_side(part, columns, frozen, report.cards), _figures(part, report, ROOM // len(parts))) for part in parts
     )
@@ -114,7 +116,8 @@ def settings_shared(selected_groups: Sequence[Group]) -> tuple[list[list[Group]]
 def _side(
     columns: Sequence[Group], quantities: Columns, frozen: Frozen, cards: Mapping[str, Mapping[str, Any]]
 ) -> SettingComparison:
-    fields, card_metrics = differing_fields(columns), metrics_of_cards(cards)
+    fields = differing_fields(columns)
+    card_metrics = {**metrics_of_cards(cards), **metrics_of_headlines(run.record for run in _runs(columns))}
     settings = dict.fromkeys(column.setting for column in columns)
     comparable = len({_setting(column).identity for column in columns}) == 1
     field_names = ", ".join(field.field for field in fields if of_setting(field))
@@ -451,7 +454,8 @@ def layer_figure(groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any]]
 def paired_rows(first: Group, second: Group, frozen: Frozen) -> Iterator[PairedRow]:
     """Yield the difference between two columns, for each metric that both columns contain."""
     headlines = headlines_of(run.record for group in (first, second) for run in group.runs)
-    for quantity in map(quantity_of, table("comparison", headlines)):
+    known = metrics_of_headlines(run.record for group in (first, second) for run in group.runs)
+    for quantity in (quantity_of(name, known) for name in table("comparison", headlines)):
         a, b = _readings(first, quantity, frozen), _readings(second, quantity, frozen)
         if all(any(reading.value is not None for reading in side.values()) for side in (a, b)):
             yield _row(quantity, first, second, a, b)
@@ -505,7 +509,7 @@ def _row(
         return PairedRow(*subject, Number(none, kind, ()), none, none, (), "none", none.reason)
     difference = paired_difference(*({seed: side[seed] for seed in shared} for side in (values_a, values_b)))
     missing = sorted({key[0] for key in (*a, *b)} - shared)
-    remarks = [difference.remark.removeprefix("provisional: ")] if difference.remark else []
+    remarks = [difference.remark] if difference.remark else []
     if missing:
         remarks.append(f"without seed {', '.join(map(str, missing))}, for which one of the columns has no value")
     ids = tuple(run_id for seed, run_id in (*a, *b) if seed in shared)

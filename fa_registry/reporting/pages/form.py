@@ -91,9 +91,10 @@ def form_context(group: Group, link: Link, sources: Sources, blank_texts: Mappin
     report, label, setting = sources.report, group_label(group), group.setting
     # the form shows metrics with one number per run in a separate table
     columns = tuple(column for column in sources.columns if column.name not in TABLES["run_scalars"])
-    headline = headline_of(group.runs[0].record.measurements.scalars)
+    headline = headline_of(group.runs[0].record.measurements)
     estimates = {
-        name: figure_estimate(group.runs, quantity_of(name), sources.frozen) for name in table("form", [headline])
+        name: figure_estimate(group.runs, quantity_of(name, sources.known), sources.frozen)
+        for name in table("form", [headline])
     }
     method = card(report, "methods", group.runs[0].record.spec.method)
     exact = exact_sites(method, sites_of(group.runs))
@@ -122,7 +123,7 @@ def form_context(group: Group, link: Link, sources: Sources, blank_texts: Mappin
         evidence=evidence(group.runs, excluded),
         equations=description(method.get("equations")),
         deviations=tuple(method.get("deviations", ())),
-        headline=quantity_of(headline.name),
+        headline=headline.metric,
         accuracy=estimates[headline.name],
         sampling=sampling(group.runs),
         frozen=estimates[headline.frozen],

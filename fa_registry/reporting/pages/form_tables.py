@@ -17,7 +17,7 @@ from fa_registry.metrics import (
     Known,
     Metric,
     families,
-    metrics_of_cards,
+    metrics_of_report,
     other_metrics,
     quantity_of,
     symbol_of,
@@ -55,7 +55,7 @@ def site_tables(runs: Sequence[RunAudit], report: AuditReport) -> tuple[Table[Ro
 
     The tables are: scale and reference, credit and null, perturbation, other metrics.
     """
-    card_metrics = metrics_of_cards(report.cards)
+    card_metrics = metrics_of_report(report)
     measured = (name for run in runs for name in run.record.measurements.sites)
     standard_tables = [(title, [quantity_of(name, card_metrics) for name in names]) for title, names in SITE_TABLES]
     tables = (*standard_tables, (FURTHER, other_metrics(measured, card_metrics)))
@@ -65,7 +65,7 @@ def site_tables(runs: Sequence[RunAudit], report: AuditReport) -> tuple[Table[Ro
 
 def scalar_table(runs: Sequence[RunAudit], report: AuditReport) -> Table[Row[Cell]]:
     """Return the table of metrics with one number per run, such as stability_mid and the weight drift."""
-    card_metrics = metrics_of_cards(report.cards)
+    card_metrics = metrics_of_report(report)
     measured = dict.fromkeys(name for run in runs for name in run.record.measurements.scalars)
     quantities = [quantity_of(name, card_metrics) for name in TABLES["run_scalars"] if name in measured]
     quantities += [*other_metrics(measured, card_metrics), *_members(runs, card_metrics)]

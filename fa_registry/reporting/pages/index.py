@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -67,8 +66,6 @@ INTEGRITY_ORDER = ("mismatch", "unverifiable", "trusted", "verified")
 MOST = 200  # entries of a list that grows with the runs; the page counts the other entries, and audit.json contains all
 MOST_NAMES = 40  # methods of one verdict in a tile
 FIGURES = "figures"  # name of the folder with the figures
-# the beginning of the remark of `compared_methods`, which is equal in all releases; the rest of the remark is not
-COMPARED = re.compile(r"\d+ methods are compared with their frozen controls,")
 NO_FIGURES: Truncated[SettingFigures] = Truncated((), 0)
 
 
@@ -89,7 +86,6 @@ def index_context(sources: Sources, figures: Truncated[SettingFigures] = NO_FIGU
     integrity = sorted(integrity_states(report.runs, report.excluded), key=lambda row: INTEGRITY_ORDER.index(row.state))
     states = [row.state for row in integrity]
     links = [link for _, link in sources.forms]
-    compared = tuple(remark for remark in report.remarks if COMPARED.match(remark))
     return IndexContext(
         title=report.title,
         selection=report.selection,
@@ -120,8 +116,8 @@ def index_context(sources: Sources, figures: Truncated[SettingFigures] = NO_FIGU
         evidence=evidence(report.runs, report.excluded),
         not_intact=Truncated.first(MOST_NAMES, not_intact(report.excluded)),
         integrity_counts=tuple(Count(state, states.count(state)) for state in INTEGRITY_ORDER if state in states),
-        compared=compared or tuple(compared_methods(report.runs)),
-        remarks=tuple(remark for remark in report.remarks if remark not in compared),
+        compared=report.compared or tuple(compared_methods(report.runs)),
+        remarks=tuple(remark for remark in report.remarks if remark not in report.compared),
         completing=completion_commands(
             [run for run in report.runs if run.record.spec.control == "none"], report.excluded, report
         ),

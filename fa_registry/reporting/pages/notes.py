@@ -34,6 +34,7 @@ from fa_registry.reporting.view_models import (
     Truncated,
     documented,
 )
+from fa_registry.tracking.schema import AUDIT_PAGE
 
 MAX_NOTE = 4000  # characters; MLflow accepts 8000, but a shorter note is easier to read next to a run
 MOST_FORMS = 25  # most links in the note of an audit
@@ -78,7 +79,7 @@ class Notes:
     def margin(self, run: RunAudit) -> tuple[str, float] | None:
         """Return the key and the value of the run's margin over its frozen control, or None if undefined."""
         value = self.sources.frozen.margin(run).reading.value
-        return None if value is None else (headline_of(run.record.measurements.scalars).margin, value)
+        return None if value is None else (headline_of(run.record.measurements).margin, value)
 
 
 def audit_note_context(sources: Sources, base: str = "", table: str = "") -> AuditNoteContext:
@@ -93,7 +94,7 @@ def audit_note_context(sources: Sources, base: str = "", table: str = "") -> Aud
         run_count=len(report.runs),
         excluded=len(report.excluded),
         left_out=len(report.left_out),
-        audit=base and f"{base}index.html",
+        audit=base and f"{base}{AUDIT_PAGE}",
         table=table,
         forms=Truncated.first(
             MOST_FORMS, [dataclasses.replace(link, stem=base and base + link.stem) for link in links]

@@ -134,10 +134,10 @@ def _printable(write_text: Callable[[str], str], value: Any) -> Any:
     Raises:
         TypeError: The value is neither a text nor an integer; a float needs a filter.
     """
-    if type(value) is str:
-        return write_text(value)
     if isinstance(value, (Markup, StrictUndefined)) or type(value) is int:
         return value
+    if isinstance(value, str):
+        return write_text(value)
     kind = repr(value) if isinstance(value, float) else type(value).__name__  # a list's repr could be endless
     raise TypeError(
         f"expected text or a whole number to print, found {kind}; write other numbers with num, sci, pct or pp"

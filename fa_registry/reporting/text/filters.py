@@ -16,7 +16,7 @@ from typing import Any
 from jinja2 import pass_context
 from markupsafe import Markup
 
-from fa_registry.metrics import ACCURACY, Metric, label_of, quantity_of, subject_of
+from fa_registry.metrics import MARGIN_LABEL, Metric, label_of, quantity_of, subject_of
 from fa_registry.protocol.builtin_editions import SHIPPED, differences, provenance_of
 from fa_registry.protocol.builtin_editions import describe_edition as describe_edition
 from fa_registry.protocol.rules import load_edition
@@ -253,7 +253,7 @@ PUBLISHED = "2026-05"  # the built-in edition of the published protocol
 JUDGED_QUANTITIES = {
     "scale": label_of("growth"),
     "reference": "reference gradient",
-    "depth": f"{label_of(ACCURACY.margin)} blocks",
+    "depth": f"{MARGIN_LABEL} blocks",
 }
 EXPLANATIONS = ("unit", "source", "rationale")  # fields of a rule that do not decide
 

@@ -87,7 +87,11 @@ def test_another_number_is_another_picture(report):
 )
 def test_any_numbers_can_be_drawn(report, series):
     ordered = groups(followed(report, growth=series, gamma=series, g_norm_mean_ce=series))
-    drawn = [panel.title for panel in BY_SITE if heat_numbers(panel, ordered, {})["value"].notna().any()]
+    drawn = [
+        f"{panel.title} by site and epoch"
+        for panel in BY_SITE
+        if heat_numbers(panel, ordered, {})["value"].notna().any()
+    ]
     with styled():
         assert [figure_panel.title for figure_panel in heat_panels(ordered, {})] == drawn
 
