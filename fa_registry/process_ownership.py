@@ -35,8 +35,8 @@ def process_tag() -> str:
 
 def is_here(tag: str) -> bool:
     """Return whether a tag belongs to a process on this machine and in this container."""
-    host, _, _, namespace = (*tag.split(":"), "", "", "")[:4]  # tags of older releases end after the pid
-    return host == platform.node() and namespace in ("", _namespace())
+    host, _, _, namespace = (*tag.split(":"), "", "", "")[:4]  # a tag that a user changed may have fewer parts
+    return host == platform.node() and namespace == _namespace()
 
 
 def is_dead(tag: str) -> bool:

@@ -119,8 +119,7 @@ def describe_edition(edition: EditionReference) -> str:
     label = "mine" if edition.name == "mine" else f"{edition.name}, mine"
     if edition.based_on:
         return f"{label} (based on {edition.based_on})"
-    # None: an older release wrote the reference and did not determine what the edition is based on
-    return f"{label} ({'not a shipped edition' if edition.shipped is None else 'own rules'})"
+    return f"{label} (own rules)"
 
 
 def verdict_mark(edition: EditionReference) -> str:

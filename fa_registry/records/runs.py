@@ -214,8 +214,6 @@ class Check:
     """whether the run agrees with its recorded files and digests"""
     detail: str = ""
     """description of the result"""
-    sealed: bool = True
-    """whether the run recorded everything that its release or its author should have recorded for this check"""
     steps: int = 0
     """number of training steps that were replayed"""
     epochs: int = 0
@@ -251,9 +249,9 @@ class Integrity:
     details: tuple[str, ...] = ()
     """the reasons as text, the most important first"""
     checks: tuple[Check, ...] = ()
-    """other comparisons with the recorded files; if one differs, the state is mismatch; empty in older reports"""
+    """other comparisons with the recorded files; if one differs, the state is mismatch"""
     differences: tuple[FigureDifference, ...] = ()
-    """every metric that was not reproduced; empty in reports of older releases, which have only the details"""
+    """every metric that was not reproduced"""
 
 
 CONFORMANCE_STATES = ("own", "passed", "failed", "stated", "unchecked")
@@ -301,9 +299,9 @@ class RunRecord(NotebookRepr):
     provenance: Mapping[str, Any] = field(default_factory=dict)
     """commit, versions, hardware, digest of the data"""
     by_site: Mapping[str, SiteSeries] = field(default_factory=dict)
-    """metric (growth, gamma) → its readings by site at evenly spaced epochs; empty in older audits"""
+    """metric (growth, gamma) → its readings by site at evenly spaced epochs"""
     conformance: Conformance | None = None
-    """whether the method matches its card; null if no audit checked this, and in older audits"""
+    """whether the method matches its card; null if no audit checked this"""
 
     def __repr__(self) -> str:
         return f"RunRecord({self.name!r}, {self.status}, {self.run_id})"

@@ -68,7 +68,6 @@ REPEATED_TAGS = {  # tag → the field of provenance.json whose value the tag re
     TAG_WEIGHTS: "final_weights",
 }
 TAG_NOTE = "mlflow.note.content"
-TAG_PARENT = "mlflow.parentRunId"  # written by older releases: MLflow's table hides such runs, see docs/decisions/0039
 
 SPEC = "spec.json"
 MEASUREMENTS = "measurements.json"

@@ -25,7 +25,6 @@ from fa_registry.tracking.series_parquet import write_series
 from fa_registry.tracking.store_errors import AWAY, WAITED_FOR, StoreRefusal
 from fa_registry.training.checkpoint import content_digest, save_tensors
 from fa_registry.training.devices import gpu_name
-from fa_registry.training.epoch_chain import OLDER_FILE
 from fa_registry.training.loop import EpochRow, TrainingOutcome
 from fa_registry.training.run_setup import RunSetup
 from fa_registry.training.specs import run_name, setting_label
@@ -209,14 +208,10 @@ class RunWriter:
         )
 
     def record_training(self, trainer: Trainer) -> None:
-        """Record the state after the first steps and the chained digests of the epochs.
-
-        A run that resumed from a file of an older release has no chained digests.
-        """
+        """Record the state after the first steps and the chained digests of the epochs."""
         if early := trainer.early:
             save_tensors(self._folder / schema.step_checkpoint(early.step), early.tensors)
-        chain = trainer.chain.digests
-        self._sealed |= {"no_epoch_chain": OLDER_FILE} if chain is None else {schema.EPOCH_CHAIN: chain}
+        self._sealed[schema.EPOCH_CHAIN] = trainer.chain.digests
         if self._keep.keep_states:
             written_epochs = [
                 epoch for epoch in self._kept_after if (self._folder / schema.after_kept_state(epoch)).exists()

@@ -86,7 +86,7 @@ class ResumeFile:
             LOG.warning(SET_ASIDE, error, damaged_path)
             return []
         restore(trainer, tensors, head["epoch"])
-        trainer.chain.digests = head.get("epoch_chain")
+        trainer.chain.digests = head["epoch_chain"]
         if head["early_step"] is not None:
             trainer.early = EarlyCheckpoint(head["early_step"], under(tensors, "early."))
         return rows
@@ -137,9 +137,7 @@ class ResumeFile:
 
 
 def _is_chain(digests: Any, last: int) -> bool:
-    """Return True if `digests` has one digest per epoch, or if it is None, as in older files."""
-    if digests is None:
-        return True
+    """Return whether `digests` has one digest per epoch."""
     return isinstance(digests, list) and len(digests) == last + 1 and all(map(DIGEST.fullmatch, map(str, digests)))
 
 

@@ -23,7 +23,7 @@ from fa_registry.diagnostics import (
     run_forward_backward,
 )
 from fa_registry.diagnostics._probe import NO_BENCH
-from fa_registry.diagnostics.base import LEAST_ERROR, Diagnostic
+from fa_registry.diagnostics.base import Diagnostic
 from fa_registry.diagnostics.h_norm import state_norms
 from fa_registry.errors import InvalidFields
 from fa_registry.metrics import REFERENCE_CHECK
@@ -221,7 +221,6 @@ def measured(
     y: Tensor,
     rule: UserCreditRule,
     diagnostics: Iterable[Diagnostic],
-    least_error: float = LEAST_ERROR,
     objection: str | None = None,
     samples: int | None = None,
     initial_norms: Sequence[float] | None = None,
@@ -235,7 +234,6 @@ def measured(
 
     Args:
         network, x, y: network with observable sites, input (N, …) and labels (N,).
-        least_error: as for an Observation.
         objection: the result of an earlier check, or None to check the gradient now.
         samples: as for reference.checked.
         initial_norms: h_norm of every site at initialisation, or None if it is unknown. An empty sequence means that the model is
@@ -260,9 +258,7 @@ def measured(
         forward_backward, check = checked(
             network, x, y, forward_backward, vectors, directions if rule else None, samples, task
         )
-    base_observation = forward_backward.observation(
-        credits, no_credits=NO_RULE, least_error=least_error, initial_norms=initial_norms
-    )
+    base_observation = forward_backward.observation(credits, no_credits=NO_RULE, initial_norms=initial_norms)
     if initial_norms is not None and not initial_norms:
         base_observation = replace(base_observation, initial_norms=state_norms(base_observation.hidden))
     bench = rule.bench(x, y, states, forward_backward.rows) if rule else None

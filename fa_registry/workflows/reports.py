@@ -13,6 +13,7 @@ from pathlib import Path
 
 from fa_registry import jsonio
 from fa_registry.errors import IntegrityError, InvalidFields, UnknownName, UsageError, unknown_name_text
+from fa_registry.protocol.verdict import is_intact
 from fa_registry.records import SCHEMA, AuditReport
 from fa_registry.reporting.diff import AuditDiff, audit_diff
 from fa_registry.safe_files import UnreadableFile, resolve_user_path
@@ -179,9 +180,8 @@ def _warn_of_changed_pages(tracker: Tracker, audit: StoredRun, command: str) -> 
 
 def audits_of(tracker: Tracker, study: str) -> list[StoredRun]:
     """Return the MLflow runs of a study's audits, newest first."""
-    # Start times are used only for audits of older releases, which have no number: a machine's clock may be wrong.
     audits = tracker.search({schema.TAG_KIND: "audit", schema.TAG_STUDY: study})
-    return sorted(audits, key=lambda audit: (_number(audit), audit.started), reverse=True)
+    return sorted(audits, key=_number, reverse=True)  # by number and not by time: a machine's clock may be wrong
 
 
 def numbered(audits: Sequence[StoredRun]) -> dict[str, str]:
@@ -212,7 +212,7 @@ def recorded_report(tracker: Tracker, audit_run_id: str, command: str) -> AuditR
 
     check_audit_pages(tracker, audit, [REPORT])
     report = load_report(path)
-    # the digest is that of the JSON text, because the decoded report may have fields that a later release added
+    # the digest is that of the JSON text, which may lack fields with a default
     digest = jsonio.digest_of(jsonio.read_json(path, LARGEST))
     if audit.tags.get(schema.TAG_AUDIT) != digest:
         raise IntegrityError(
@@ -268,7 +268,7 @@ def load_report(path: Path) -> AuditReport:
 
 
 def _incomplete(report: AuditReport) -> Iterator[str]:
-    """Yield one error per duplicate run, and one error per edition with wrong runs.
+    """Yield one error per duplicate or mismatched run, and one error per edition with wrong runs.
 
     Each edition must have judged the runs of the report, in the same order.
     """
@@ -276,6 +276,9 @@ def _incomplete(report: AuditReport) -> Iterator[str]:
     for run_id, count in sorted(Counter(ids).items()):
         if count > 1:
             yield f"runs: expected every run once, found {run_id} {count} times"
+    for index, run in enumerate(report.runs):
+        if not is_intact(run.record):  # an audit excludes such a run
+            yield f"runs[{index}].record.integrity.state: expected no mismatch among the judged runs, found run {run.record.run_id}"
     for index, opinion in enumerate(report.opinions):
         judged_ids = [item.run_id for item in opinion.judgements]
         if judged_ids != ids:

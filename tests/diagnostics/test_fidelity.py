@@ -22,13 +22,14 @@ from fa_registry.protocol.rules import load_edition
 from fa_registry.records import NOT_FINITE
 from fa_registry.training.loop import train
 from fa_registry.training.measuring import measure
-from fa_registry.training.probe_context import EVERY_ERROR, conventions_of_setup
+from fa_registry.training.probe_context import conventions_of_setup
 from fa_registry.training.trainer import Trainer
 from tests.builders import record
 from tests.helpers.closed_form_tasks import CLASSES, KINDS, SIZE, hand_task, lifted, pooling
 from tests.helpers.probes import one_site
 from tests.helpers.tiny_tasks import Recorder, observation, scaling_network, tiny_task
 
+EVERY_ERROR = -1.0  # every sample counts
 GRADIENTS = [[[1, 0], [0, 2], [3, 4]], [[0, 1], [2, 0], [0, 6]]]
 
 

@@ -29,7 +29,6 @@ from fa_registry.reporting.report_index import (
     evidence,
     integrity_states,
     not_intact,
-    without_mismatches,
 )
 from fa_registry.reporting.text.environment import TemplateRenderer, variables
 from tests.builders import record
@@ -215,7 +214,7 @@ def test_many_findings_are_cut_and_counted():
     assert (len(row.said.shown), row.said.left, row.differ) == (MOST_STATEMENT, 3, MOST_STATEMENT + 3)
 
 
-def test_an_older_report_has_no_evidence():
+def test_runs_that_no_audit_checked_have_no_evidence():
     assert evidence([run("r1")], [Exclusion("r2", "n", "half-written")]) == ()
 
 
@@ -225,11 +224,6 @@ def test_a_run_whose_file_was_changed_is_a_mismatch_of_the_page():
     states = [(row.run_id, row.state) for row in integrity_states([run("r1")], [changed, *others])]
     assert states == [("r2", "mismatch"), ("r4", "mismatch"), ("r1", "verified")]
     assert [one.run_id for one in not_intact([changed, *others])] == ["r2", "r4"]
-
-
-def test_a_report_without_a_mismatch_stays_as_it_is():
-    report = small_report()
-    assert without_mismatches(report) is report
 
 
 def test_the_pages_of_a_run_that_was_held_against_its_seal(tmp_path):

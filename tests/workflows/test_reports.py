@@ -87,8 +87,8 @@ def test_a_file_and_a_study_are_one_too_many_and_a_missing_file_is_named(trained
 
 @pytest.mark.parametrize(
     ("tags", "text"),
-    [({}, "audit.json: expected SHA-256"), ({schema.TAG_PAGES: ""}, "expected a report with digest")],
-    ids=["with digests of pages", "of an older release, without them"],
+    [({}, "audit.json: expected SHA-256"), ({schema.TAG_PAGES: ""}, "digests.json: expected SHA-256")],
+    ids=["with digests of pages", "without them"],
 )
 def test_a_report_that_was_changed_in_the_store_is_refused(audited_copy, tags, text):
     tracker = MlflowTracker()

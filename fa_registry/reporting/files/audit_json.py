@@ -57,4 +57,4 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"cannot write {type(value).__name__} as JSON")
 
 
-FILE = ReportFile("audit.json", "all data of these pages, without loss of information", write_report, recorded=True)
+FILE = ReportFile("audit.json", "all data of these pages, without loss of information", write_report)

@@ -86,8 +86,7 @@ The same audit gives the same bytes. Names of runs, tags and cards are user-supp
 ## audit.json
 
 UTF-8, no NaN, no infinity. [`audit.schema.json`](audit.schema.json) is its schema (JSON Schema 2020-12); objects have only the
-listed fields. A field with a default can be absent in a file that an earlier release with the same schema wrote; new files
-contain all fields. The field `schema` is the version of the schema. A file with another version is rejected, and the message
+listed fields. The field `schema` is the version of the schema. A file with another version is rejected, and the message
 contains what to do.
 The file is one object, an AuditReport.
 """
