@@ -35,7 +35,7 @@ from fa_registry.workflows.training import TrainingJob, training_steps
 
 MEASURED = FOLDER / "end_to_end.json"
 CORES, IMAGES, ROUNDS = 2, 5_000, 5
-EDITION = "2026-11"
+EDITION = "2026-12"
 PUBLISHED = {
     1: f"published, one thread beside {WORKERS} loader workers",
     CORES: f"published, {CORES} threads beside {WORKERS} loader workers",

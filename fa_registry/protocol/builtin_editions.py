@@ -107,7 +107,7 @@ def provenance_of(edition: EditionReference) -> str:
 
 
 def describe_edition(edition: EditionReference) -> str:
-    """Return the text that names an edition on pages, such as `mine (based on 2026-11)`.
+    """Return the text that names an edition on pages, such as `mine (based on 2026-12)`.
 
     The word `mine` marks a user-supplied edition. If the edition has a name other than `mine`, the text starts with this name:
     `lenient, mine (own rules)`.

@@ -125,7 +125,7 @@ def first_fire_tag(rule: str) -> str:
 
 
 def verdict_tag(edition: EditionReference) -> str:
-    """Return the name of the tag that contains the verdict of an edition: `fa.verdict.2026-11.23d1b7cd`.
+    """Return the name of the tag that contains the verdict of an edition: `fa.verdict.2026-05.23d1b7cd`.
 
     The name contains the edition's name and the first 8 characters of its digest. Characters that MLflow does not allow in a tag
     are replaced by `_`. If the user changed thresholds of the edition, the name ends with `.modified`. The verdict of the

@@ -139,7 +139,7 @@ def promoted(tmp_path_factory):
     folder = tmp_path_factory.mktemp("judged")
     copy_store(made_once(tmp_path_factory, "judged", judged_study), folder)
     judged = Judged(folder)
-    judged.promoted(judged.run(), "--edition", "2026-11", "--name", "tiny")
+    judged.promoted(judged.run(), "--edition", "2026-12", "--name", "tiny")
     return judged
 
 

@@ -357,12 +357,6 @@ def test_seeds_that_differ_between_methods_are_named(rich, report):
         ({"asked": {"seeds": "42"}, "others": 10}, "violated", "--seeds 42 was given, while runs of study digits"),
         ({"asked": {"seeds": "42"}}, "unknown", "--seeds 42 was given instead of the seeds of the study's file"),
         ({"others": 10}, "unknown", "that were not audited, because their specifications are different: 10"),
-        ({"superseded": 2, "unaudited": None}, "unknown", "not used because a newer run exists: 2"),
-        (
-            {"unaudited": None},
-            "unknown",
-            "it is not known which other runs the store has: the release of fa_registry that made this report lacks this check",
-        ),
         ({"asked": {"epochs": "5"}}, "avoided", "no run is left out"),
     ],
 )

@@ -50,7 +50,7 @@ def compared(group_of):
 
 
 def test_the_leading_edition_comes_first_and_every_other_keeps_its_label(rich, compared):
-    assert [edition.name for edition in Sources.of(rich).editions] == ["2026-11", "2026-05", "2026-04"]
+    assert [edition.name for edition in Sources.of(rich).editions] == ["2026-12", "2026-05", "2026-04"]
     row = compared(rich, "dfa")
     assert [verdict.label for verdict in row.verdicts] == [
         "WARN(D1; D3 undecided)",
@@ -63,7 +63,7 @@ def test_a_converged_network_differs_by_its_reference_alone(rich_of_three, compa
     (why,) = compared(rich_of_three, "bp").why
     assert why.subject == "reference"
     ours, published, older = why.clauses
-    assert ours.startswith("2026-11: D2 reference validity CONVERGED, passes, required at least 1e-07")
+    assert ours.startswith("2026-12: D2 reference validity CONVERGED, passes, required at least 1e-07")
     assert "observed 7.81×10⁻⁸ (3 of 3 seeds)." in ours
     assert "2026-05: D2 reference validity AT FLOOR, fires, required at least 1e-07" in published
     assert older.startswith("2026-04: b reference floor AT FLOOR, fires")
@@ -184,7 +184,7 @@ def test_an_exclusion_of_an_older_release_is_read_and_belongs_to_no_form(report)
 
 def run(run_id, *checks):
     held = dataclasses.replace(record(run_id), integrity=Integrity("verified", (), checks))
-    return judge(held, None, load_edition("2026-11"))
+    return judge(held, None, load_edition("2026-12"))
 
 
 def gone(run_id, *checks):
