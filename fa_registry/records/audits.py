@@ -10,7 +10,8 @@ from typing import Any, Literal, get_args
 from fa_registry.records.notebook_repr import NotebookRepr
 from fa_registry.records.readings import Reading
 from fa_registry.records.reproduction import Reproduction
-from fa_registry.records.runs import SCHEMA, CheckOutcome, Integrity, RunRecord, RunSpec, Scalar
+from fa_registry.records.runs import CheckOutcome, Integrity, RunRecord, RunSpec, Scalar
+from fa_registry.schema_number import SCHEMA
 
 Outcome = Literal["pass", "warn", "fail", "error", "not_applicable", "skipped", "waived"]
 OUTCOMES = get_args(Outcome)
@@ -378,7 +379,7 @@ class AuditReport(NotebookRepr):
     replay: Replay | None = None
     """the runs that were replayed completely; null if logged values were trusted"""
     schema: Literal[SCHEMA] = SCHEMA
-    """version of this schema"""
+    """number of the schema"""
 
     @property
     def left_out(self) -> tuple[OtherRun, ...]:

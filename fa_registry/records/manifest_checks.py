@@ -11,6 +11,7 @@ from typing import Any
 
 from fa_registry import jsonio
 from fa_registry.errors import join_names
+from fa_registry.schema_number import KEY
 
 Is = Callable[[Any], bool]
 
@@ -86,7 +87,7 @@ TEXTS = (
 PROVENANCE: Mapping[str, Is] = {
     **dict.fromkeys(TEXTS, is_text),
     **dict.fromkeys(("epochs_run", "resumed_from", "points"), Within(0, MOST_EPOCHS)),
-    **dict.fromkeys(("threads", "parameters"), is_whole),
+    **dict.fromkeys((KEY, "threads", "parameters"), is_whole),
     "charts": is_list_of(is_text),
     "code": is_table,
     "conformance": is_table,

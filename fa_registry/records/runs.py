@@ -15,8 +15,6 @@ from fa_registry.records import manifest_checks
 from fa_registry.records.notebook_repr import NotebookRepr
 from fa_registry.records.readings import NOT_CHECKED, NOT_ITS_GRADIENT, Reading, Series
 
-SCHEMA = 2  # version 2 added several editions per report, series as rows of numbers, and failures of diagnostics
-
 Scalar = str | int | float | bool
 STRUCTURE = "structure"  # the only option of a user-supplied network in a specification: a digest of its weights' names and shapes
 

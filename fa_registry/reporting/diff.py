@@ -13,7 +13,6 @@ from fa_registry.metrics import at_last_site, table, value_in
 from fa_registry.protocol.builtin_editions import describe_edition
 from fa_registry.records import (
     NOT_FINITE,
-    SCHEMA,
     AuditReport,
     EditionReference,
     FigureVerdict,
@@ -27,6 +26,7 @@ from fa_registry.records import (
     Verdict,
     Waiver,
 )
+from fa_registry.schema_number import SCHEMA
 
 __all__ = ["HOW", "AuditDiff", "audit_diff"]
 
@@ -192,7 +192,7 @@ class AuditDiff:
     only_b: tuple[RunName, ...]
     """runs that are only in B"""
     schema: Literal[SCHEMA] = SCHEMA
-    """version of the records"""
+    """number of the schema"""
 
 
 def audit_diff(a: AuditReport, b: AuditReport) -> AuditDiff:

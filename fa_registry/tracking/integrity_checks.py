@@ -18,6 +18,7 @@ from fa_registry.metrics import REFERENCE_CHECK
 from fa_registry.records import Check, Measurements, RunSpec, manifest_checks, objection_in
 from fa_registry.records.manifest_checks import OWN_LOOP, is_table
 from fa_registry.records.readings import tells_not_finite
+from fa_registry.schema_number import KEY, SCHEMA
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import Point, StoredRun, Tracker
 from fa_registry.tracking.series_parquet import SeriesRow, points
@@ -170,6 +171,8 @@ def _among_files(sealed: SealedRun) -> Iterator[str]:
         ending = f"ends at epoch {sealed.epochs} of {spec.epochs} with finite values"
         ending = f"diverges at epoch {sealed.epochs}" if sealed.status == "diverged" else ending
         yield f"{schema.PROVENANCE} contains the status {provenance['status']}, but {schema.SERIES} {ending}"
+    if provenance.get(KEY, SCHEMA) != SCHEMA:
+        yield f"{schema.PROVENANCE} contains the schema number {provenance[KEY]}, but the run has the number {SCHEMA}"
     chain = provenance.get(schema.EPOCH_CHAIN, ())
     if sealed.is_trained_here and len(chain) != sealed.epochs + 1:
         yield f"{schema.PROVENANCE} contains {len(chain)} digests of states, but {schema.SERIES} ends at epoch {sealed.epochs}"

@@ -9,13 +9,15 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from fa_registry.metrics import DECLARED, HEADLINES, Metric, value_in
-from fa_registry.records import SCHEMA, EditionReference, Measurements, Reading, RunSpec
+from fa_registry.records import EditionReference, Measurements, Reading, RunSpec
+from fa_registry.schema_number import SCHEMA, check_schema
 
 EXPERIMENT = "fa_registry"
 DIGEST = 8  # characters of an edition's digest in the tag of its verdict
 MAX_EDITION = 200  # characters of an edition's name in a tag; MLflow's keys end at 250
 
-TAG_SCHEMA = "fa.schema"
+TAG_SCHEMA = "fa.schema"  # the tracker sets it on every run that it creates, and refuses a run of another number
+NUMBERED = {TAG_SCHEMA: str(SCHEMA)}
 TAG_SPEC = "fa.spec"
 TAG_STUDY = "fa.study"
 TAG_STUDY_RUN = "fa.study_run"  # id of the study's own run, on each run that was trained for the study
@@ -270,10 +272,16 @@ def seed_of(params: Mapping[str, str]) -> int | None:
     return seed if seed is not None and seed.bit_length() < 64 else None
 
 
+def check_run(run_id: str, tags: Mapping[str, str]) -> None:
+    """Raise UsageError if a run of this package has another schema number. Other runs of the store have no number."""
+    if TAG_KIND in tags or TAG_SPEC in tags:
+        advice = "use another store (--store), or the fa_registry that made this store"
+        check_schema(f"run {run_id} of the store", tags.get(TAG_SCHEMA), advice)
+
+
 def tags(spec: RunSpec, setting: str, study: str) -> dict[str, str]:
     """Return the tags that a run has when it is created."""
     return {
-        TAG_SCHEMA: str(SCHEMA),
         TAG_KIND: "run",
         TAG_SPEC: spec.identity,
         TAG_STUDY: study,

@@ -19,6 +19,7 @@ from fa_registry.errors import RegistryError
 from fa_registry.interrupts import deferred_interrupts
 from fa_registry.records import RunSpec
 from fa_registry.records.manifest_checks import OWN_LOOP
+from fa_registry.schema_number import KEY, SCHEMA
 from fa_registry.tracking import lease, schema
 from fa_registry.tracking.base import DatasetReference, Point, RetentionOptions, Tracker
 from fa_registry.tracking.series_parquet import write_series
@@ -392,6 +393,7 @@ class RunWriter:
     def _provenance(self, outcome: TrainingOutcome, digests: dict[str, str]) -> dict[str, Any]:
         setup = self._task
         return {
+            KEY: SCHEMA,
             **provenance.collect(threads=int(outcome.final.conventions["threads"]), gpu=gpu_name(setup.device)),
             "dataset_digest": setup.splits.digest,
             "parameters": parameter_count(setup.network),

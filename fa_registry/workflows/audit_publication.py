@@ -10,7 +10,7 @@ from fa_registry import jsonio, process_ownership
 from fa_registry.errors import RegistryError
 from fa_registry.interrupts import deferred_interrupts
 from fa_registry.protocol.builtin_editions import describe_edition, verdict_mark
-from fa_registry.records import SCHEMA, AuditReport, EditionReference, RunAudit, Verdict
+from fa_registry.records import AuditReport, EditionReference, RunAudit, Verdict
 from fa_registry.reporting.pages.form import inline_assets, placeholder_form
 from fa_registry.reporting.pages.notes import Notes, not_judged_text
 from fa_registry.safe_files import UnreadableFile
@@ -48,7 +48,6 @@ def log_audit(
     """
     tags = {
         schema.TAG_KIND: "audit",
-        schema.TAG_SCHEMA: str(SCHEMA),
         schema.TAG_STATUS: "running",
         schema.TAG_PROCESS: process_ownership.process_tag(),
         schema.TAG_STUDY: selection.study,

@@ -14,9 +14,10 @@ from pathlib import Path
 from fa_registry import jsonio
 from fa_registry.errors import IntegrityError, InvalidFields, UnknownName, UsageError, unknown_name_text
 from fa_registry.protocol.verdict import is_intact
-from fa_registry.records import SCHEMA, AuditReport
+from fa_registry.records import AuditReport
 from fa_registry.reporting.diff import AuditDiff, audit_diff
 from fa_registry.safe_files import UnreadableFile, resolve_user_path
+from fa_registry.schema_number import KEY, check_schema
 from fa_registry.studies.study_files import find, name_in_store
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
@@ -243,26 +244,19 @@ def load_report(path: Path) -> AuditReport:
 
     Raises:
         InvalidFields: the file is not an audit report.
-        UsageError: the report has another schema version, because another release wrote it.
+        UsageError: the report has another schema number, or none.
     """
     subject = f"report {path}"
     try:
         raw = jsonio.read_json(resolve_user_path(path), LARGEST)
     except UnreadableFile as error:
         raise InvalidFields(subject, [f"file: {error.reason}"]) from error
-    schema_version = raw.get("schema") if isinstance(raw, Mapping) else None
-    if isinstance(schema_version, int) and schema_version != SCHEMA:
-        advice = (
-            "an older release wrote the report; audit the runs again, or read the report with the older release"
-            if schema_version < SCHEMA
-            else "a newer release wrote the report; update fa_registry"
+    if isinstance(raw, Mapping):
+        check_schema(
+            subject, raw.get(KEY), "audit the runs again, or read the report with the fa_registry that wrote it"
         )
-        raise UsageError(f"{subject}: expected schema {SCHEMA}, found {schema_version}; {advice}")
     report = jsonio.decode(AuditReport, raw, subject)
-    problems = list(_incomplete(report))
-    if schema_version != SCHEMA:
-        problems.append(f"schema: expected {SCHEMA}, found nothing")
-    if problems:
+    if problems := list(_incomplete(report)):
         raise InvalidFields(subject, problems)
     return report
 

@@ -15,7 +15,7 @@ from fa_registry.interrupts import deferred_interrupts
 from fa_registry.metrics import ACCURACY, HEADLINES, Headline
 from fa_registry.parallel import usable_cores
 from fa_registry.protocol.rules import Edition
-from fa_registry.records import SCHEMA, RunSpec
+from fa_registry.records import RunSpec
 from fa_registry.reporting.text.filters import markdown_text
 from fa_registry.studies import executors
 from fa_registry.studies.executors.base import ENDS, JobEvent, JobResources
@@ -422,7 +422,6 @@ def _train_all(
 def _study_tags(study: Study) -> dict[str, str]:
     return {
         **_marks(study),
-        schema.TAG_SCHEMA: str(SCHEMA),
         schema.TAG_STATUS: "running",
         schema.TAG_PROCESS: process_ownership.process_tag(),
         schema.TAG_NOTE: study_note(study),
