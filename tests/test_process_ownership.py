@@ -27,10 +27,8 @@ def test_what_names_no_process_of_this_machine_is_never_dead(tag):
     assert not process_ownership.is_dead(tag)
 
 
-def test_the_tag_of_an_older_release_tells_by_its_pid():
-    assert process_ownership.is_dead(f"{platform.node()}:{FREE_PID}") and not process_ownership.is_dead(
-        f"{platform.node()}:{os.getpid()}"
-    )
+def test_a_tag_without_a_container_names_no_process_of_this_machine():
+    assert not process_ownership.is_dead(f"{platform.node()}:{FREE_PID}")
 
 
 def test_a_process_of_another_container_is_never_dead():

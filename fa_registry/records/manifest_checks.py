@@ -104,7 +104,7 @@ PROVENANCE: Mapping[str, Is] = {
 # Fields that only some runs have. TRAINED are recorded by every run that this package trained.
 TRAINED = ("initial_weights", "epoch_chain")
 OPTIONAL = ("charts", "conformance", "kept_states", "origin", OWN_LOOP)
-RECORDED = tuple(PROVENANCE.keys() - {*TRAINED, *OPTIONAL})  # fields that every run records
+RECORDED = tuple(name for name in PROVENANCE if name not in (*TRAINED, *OPTIONAL))  # fields that every run records
 FEEDBACK: Mapping[str, Is] = {"sha256": is_text, "tensors": is_table_of(is_list_of(is_whole))}
 
 

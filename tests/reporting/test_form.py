@@ -176,7 +176,7 @@ def test_a_new_page_that_drops_the_text_may_not(tmp_path, page):
         check_blanks_kept({"claim": "mine"}, page, tmp_path / "form.md")
 
 
-def test_blanks_of_an_older_template_are_kept():
+def test_blanks_of_another_template_are_kept():
     made = blanks({"claim": "mine", "retired": "old words"})
     assert {blank.key: blank.text for blank in made} == {
         "motivation": "",

@@ -126,14 +126,17 @@ def test_a_verdict_by_an_edition_of_ones_own_says_so_wherever_it_is_read(store, 
     }
     assert differences == {
         ("D1", "threshold"): (50.0, 1e12),
+        ("D1", "either growth_init threshold"): (50.0, 1e12),
         ("D2", "threshold"): (1e-7, 0.0),
         ("D2", "also gain threshold"): (1e-2, 0.0),
         ("D2", "guard fidelity threshold"): (0.99, -1.0),
+        ("D2", "guard_also fidelity_batch threshold"): (0.99, -1.0),
         ("D3", "threshold"): (2.0, -1000.0),
+        ("D3", "chance"): (True, False),
     }
 
     page = (store.folder / "pages" / "index.html").read_text(encoding="utf-8")
-    assert "<b>mine (based on 2026-12)</b>" in page and "differs from 2026-12 in 5 points" in page
+    assert "<b>mine (based on 2026-12)</b>" in page and "differs from 2026-12 in 8 points" in page
     assert '<th scope="row">D3</th><td>threshold</td><td title="2">2</td><td title="-1000">-1000</td>' in page
     for form in (store.folder / "pages" / "forms").glob("dfa-*.*"):
         assert "mine (based on 2026-12)" in form.read_text(encoding="utf-8").replace("\\", ""), form

@@ -98,9 +98,9 @@ def test_what_is_wrong_is_an_error_of_this_package_and_ends_nothing(workplace, c
 @pytest.mark.parametrize("seeds", ["1,2", [1, 2], ("1", "2")])
 def test_several_may_be_a_list_or_what_would_be_typed(workplace, seeds):
     Path("study.toml").write_text(STUDY, encoding="utf-8")
-    plan = fa_registry.study("study.toml", seeds=seeds, device="cpu", dry_run=True, no_probe=True)
+    plan = fa_registry.study("study.toml", seeds=seeds, device="cpu", dry_run=True)
     assert plan.settings[0].seeds == (1, 2)
-    one = fa_registry.study("study.toml", seeds=7, stop_on="D1", device="cpu", dry_run=True, no_probe=True)
+    one = fa_registry.study("study.toml", seeds=7, stop_on="D1", device="cpu", dry_run=True)
     assert one.settings[0].seeds == (7,)
 
 
