@@ -58,7 +58,8 @@ def test_a_process_of_which_the_system_tells_nothing_lives_as_long_as_it_is_ther
 def test_a_process_that_ended_and_was_not_waited_for_is_dead():
     with subprocess.Popen([sys.executable, "-c", ""]) as process:
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-        assert process_ownership.is_dead(f"{platform.node()}:{process.pid}")
+        namespace = process_ownership.process_tag().rpartition(":")[2]
+        assert process_ownership.is_dead(f"{platform.node()}:{process.pid}:0:{namespace}")
 
 
 def test_folders_of_the_killed_are_found_and_those_in_use_are_not(tmp_path, monkeypatch):
