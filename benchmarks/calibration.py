@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parent.parent
 MEASURED = ROOT / "docs" / "measured" / "calibration.json"
 PAGE = ROOT / "docs" / "calibration.md"
 BEGIN = "<!-- measured: python -m benchmarks.calibration --record -->"
-OURS, BEFORE, PUBLISHED = "2026-12", "2026-11", "2026-05"
+OURS, PUBLISHED = "2026-12", "2026-05"
 FASHION = ROOT / "docs" / "measured" / "fashion.json"
 QUANTITIES = {  # what is judged: words, and where a run holds it
     "growth": "largest growth",
@@ -48,7 +48,7 @@ def record(store: str = "") -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         place = ["--store", store] if store else []
         run(["study", "calibration", *place], folder)
-        editions = f"{OURS},{BEFORE},{PUBLISHED}"
+        editions = f"{OURS},{PUBLISHED}"
         judged = ["--study", "calibration", "--editions", editions, "--exit-zero"]
         run(["audit", *judged, "--out", "reports", *place], folder)
         raw = json.loads((Path(folder) / "reports" / "audit.json").read_text(encoding="utf-8"))
@@ -76,7 +76,7 @@ def row(group: Group, report: AuditReport) -> dict[str, Any]:
         **{name: _ends(_value(run, name) for run in group.runs) for name in QUANTITIES},
         "state": _unique(finding.state for run in group.runs for finding in run.findings if finding.rule == "D2"),
         "verdicts": {
-            name: _unique(others[name][run.record.run_id] for run in group.runs) for name in (OURS, BEFORE, PUBLISHED)
+            name: _unique(others[name][run.record.run_id] for run in group.runs) for name in (OURS, PUBLISHED)
         },
     }
 
@@ -102,7 +102,7 @@ def render(measured: Mapping[str, Any]) -> str:
     for name, words in QUANTITIES.items():
         ranges = [_range(_over(rows, name, kind)) for kind in CLASSES]
         lines.append(f"| {words} | {ranges[0]} | {ranges[1]} | {limits.get(name, '')} |")
-    head = ["method", "setting", "accuracy", *QUANTITIES.values(), f"D2 by {OURS}", OURS, BEFORE, PUBLISHED]
+    head = ["method", "setting", "accuracy", *QUANTITIES.values(), f"D2 by {OURS}", OURS, PUBLISHED]
     lines += ["", "| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     for one in rows:
         cells = [one["method"], one["setting"], _range(one["accuracy"]), *(_range(one[name]) for name in QUANTITIES)]

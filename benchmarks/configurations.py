@@ -63,7 +63,7 @@ architecture_options = {{ {options} }}
 HEAD = """
 name = "{name}"
 title = "Configurations"
-edition = "2026-11"
+edition = "2026-12"
 cost = "a minute"
 
 [recipe]
@@ -147,7 +147,7 @@ def work(out: Path, threads: int) -> None:
         found.record for found in remeasure.remeasure_all(tracker, runs, RemeasureOptions(jobs=1)) if found.record
     ]
     out.mkdir()
-    audits = [jsonio.encode(audit) for audit in judge_all(records, load_edition("2026-11"))]
+    audits = [jsonio.encode(audit) for audit in judge_all(records, load_edition("2026-12"))]
     (out / AUDITS).write_text(json.dumps(audits), encoding="utf-8")
     with pinned_threads(threads):
         for name in methods.CATALOG.names():

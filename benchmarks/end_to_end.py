@@ -36,7 +36,7 @@ from fa_registry.workflows.training_plan import TrainingJob
 
 MEASURED = FOLDER / "end_to_end.json"
 CORES, IMAGES, ROUNDS = 2, 5_000, 5
-EDITION = "2026-11"
+EDITION = "2026-12"
 PUBLISHED = {
     1: f"published, one thread beside {WORKERS} loader workers",
     CORES: f"published, {CORES} threads beside {WORKERS} loader workers",

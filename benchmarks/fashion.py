@@ -27,7 +27,7 @@ from fa_registry.records import AuditReport, Reading
 
 MEASURED = FOLDER / "fashion.json"
 BEGIN = "<!-- measured: python -m benchmarks.fashion --record -->"
-EDITIONS = ("2026-05", "2026-11", "2026-12")
+EDITIONS = ("2026-05", "2026-12")
 FOLLOWED = ("h_L", "growth_max", "growth_init_max", "g_norm_mean_ce_L", "accuracy")
 SHOWN_EPOCHS = (0, 1, 2, 3, 5, 10, 15)
 COLUMNS = (

@@ -7,7 +7,7 @@ RATE, STEP = 1.01e-3, 1e-5  # learning rates: of the first setting, and from one
 HEAD = """
 name = "filled"
 title = "A registry of many runs"
-edition = "2026-11"
+edition = "2026-12"
 cost = "nothing: its runs are copies"
 
 [recipe]

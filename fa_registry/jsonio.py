@@ -26,6 +26,7 @@ from typing import Any, NewType
 
 from fa_registry.errors import InvalidFields, UsageError, shortened, unknown_name_text
 from fa_registry.safe_files import RECORD, UnreadableFile, open_file, read_file, resolve_user_path
+from fa_registry.schema_number import KEY, SCHEMA, check_schema
 
 IN_PIECES = 2  # nesting levels whose entries are digested one by one, such as the runs of a report
 MOST_ENTRIES = 100_000  # entries of a faulty value that are searched for problems
@@ -307,10 +308,11 @@ def read_toml(path: Path, subject: str) -> tuple[dict[str, Any], str]:
         subject: name of the file in an error message.
 
     Returns:
-        The table of the file, and the SHA-256 (hex) of the bytes of the file.
+        The table of the file without its schema number, and the SHA-256 (hex) of the bytes of the file.
 
     Raises:
         InvalidFields: the file cannot be read, is not valid TOML or contains an integer outside the 64-bit range.
+        UsageError: the file is for another schema number.
     """
     try:
         data = read_file(resolve_user_path(path))
@@ -323,6 +325,10 @@ def read_toml(path: Path, subject: str) -> tuple[dict[str, Any], str]:
         problems = [f"file: not TOML: {error}"]
     if problems:
         raise InvalidFields(subject, problems)
+    # the author of a file need not write the number: without it, the file is meant for the installed package
+    check_schema(
+        subject, table.pop(KEY, SCHEMA), f"write the file anew by docs/reference-files.md, with {KEY} = {SCHEMA}"
+    )
     return table, hashlib.sha256(data).hexdigest()
 
 

@@ -43,7 +43,6 @@ class OptionDeclaration:
         pairs: function that converts the repeated texts NAME=VALUE to a mapping, or None.
         completes: the words that shell completion offers: a plug-in kind, `studies`, `study files`, `editions`, or a tuple of
             words. For a plug-in kind, `study files` and `editions`, the command line refuses an unknown name.
-        hidden: whether help does not list the option.
     """
 
     name: str
@@ -58,7 +57,6 @@ class OptionDeclaration:
     repeats: bool = False
     pairs: Callable[[Iterable[str]], Mapping[str, Any]] | None = None
     completes: str | tuple[str, ...] = ""
-    hidden: bool = False
 
     @property
     def shows_default(self) -> bool:

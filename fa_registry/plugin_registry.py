@@ -246,8 +246,7 @@ class Catalog:
 
         Returns:
             For a built-in plug-in, the `version` on its card; without a card, of cards.json. For a third-party plug-in, the
-            `package`, its `version`, the `digest` of its source, and `files`. If `files` is "all", the digest includes all files
-            of the package. In records of older releases, the digest includes only the Python files.
+            `package`, its `version`, and the `digest` of all files of the package.
 
         Raises:
             PluginError: the source of the plug-in is not found.
@@ -257,11 +256,7 @@ class Catalog:
             entry = {} if card else self._entry(name)
             return {"version": entry["card"]["version"] if entry else (card or self.get(name).card).version}
         digest = source_digest(location.module, all_files=True)
-        return {"package": location.package, "version": location.version, "digest": digest, "files": "all"}
-
-    def recorded_digest(self, name: str, files: str) -> str:
-        """Return the current source digest of a third-party plug-in, for the value `files` of a run's record."""
-        return source_digest(self.location(name).module, all_files=files == "all")  # otherwise only .py files
+        return {"package": location.package, "version": location.version, "digest": digest}
 
     def _member(self, name: str, location: Location) -> Any:
         subject = f"{self.singular} {name!r}"

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from fa_registry import diagnostics, jsonio
-from fa_registry.errors import PluginError
+from fa_registry.errors import InvalidFields, PluginError
 from fa_registry.metrics import (
     ARITHMETIC,
     CHOICES,
@@ -141,9 +141,10 @@ def test_a_member_of_a_family_has_its_text_and_its_own_name():
     )
 
 
-def test_a_card_of_a_later_release_is_read_as_far_as_it_is_known():
-    entry = {"name": "mine", "symbol": "M", "kind": "furlongs", "colour": "red"}
-    assert metrics_of_cards({"diagnostics/mine": {"described": [entry]}}) == {"mine": Metric("mine", "M")}
+@pytest.mark.parametrize("entry", [{"name": "mine", "colour": "red"}, {"name": "mine", "kind": "furlongs"}, "mine", {}])
+def test_a_card_with_an_entry_that_is_no_metric_is_refused(entry):
+    with pytest.raises((InvalidFields, PluginError)):
+        metrics_of_cards({"diagnostics/mine": {"described": [entry]}})
 
 
 def test_what_cannot_be_written_is_refused_where_it_is_declared():

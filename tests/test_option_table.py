@@ -69,7 +69,6 @@ class Scratch:
     names: tuple[Any, ...] = option((), "Several names.", "--name", is_list=True, completes=("north", "south"))
     weights: Mapping[str, int] = option(None, "Weights.", "--weight", python="Weights by name.", pairs=numbers)
     wind: Inner = nested(Inner)
-    old: bool = option(False, "No effect.", hidden=True)
 
 
 @takes_options("target")
@@ -94,7 +93,7 @@ def gone(**arguments: Any) -> None:
 
 def test_an_option_that_is_declared_once_is_everywhere():
     parameters = inspect.signature(go).parameters
-    assert list(parameters) == ["target", "how", "is_still", "names", "weights", "speed", "old"]
+    assert list(parameters) == ["target", "how", "is_still", "names", "weights", "speed"]
     assert parameters["target"].kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
     assert (
         parameters["weights"].annotation == "Mapping[str, int] | None" and parameters["names"].annotation == "Several"
@@ -102,9 +101,9 @@ def test_an_option_that_is_declared_once_is_everywhere():
     lines = inspect.getdoc(go).splitlines()
     args = lines[lines.index("Args:") + 1 : lines.index("Returns:") - 1]
     assert args[:2] == ["    how: Not an option.", "    target: Where to go, unless is_still."]
-    assert "    weights: Weights by name." in args and len(args) == 7
+    assert "    weights: Weights by name." in args and len(args) == 6
     words = CliRunner().invoke(gone, ["--help"]).output
-    assert "--speed KNOTS" in words and "[default: 2; 1<=x<=9]" in words and "--old" not in words
+    assert "--speed KNOTS" in words and "[default: 2; 1<=x<=9]" in words
     names = next(found for found in gone.params if found.name == "names")
     assert [item.value for item in names.shell_complete(click.Context(gone), "north,s")] == ["north,south"]
 

@@ -27,6 +27,10 @@ def test_what_names_no_process_of_this_machine_is_never_dead(tag):
     assert not process_ownership.is_dead(tag)
 
 
+def test_a_tag_without_a_container_names_no_process_of_this_machine():
+    assert not process_ownership.is_dead(f"{platform.node()}:{FREE_PID}")
+
+
 def test_a_process_of_another_container_is_never_dead():
     assert not process_ownership.is_dead(f"{platform.node()}:{FREE_PID}:5:elsewhere")
 

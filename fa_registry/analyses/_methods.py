@@ -51,8 +51,8 @@ class MethodRuns:
 def trained(report: AuditReport) -> tuple[MethodRuns, ...]:
     """Return every method of the report that is not a control, one entry per setting.
 
-    In reports of older releases of fa_registry, two methods can have the same label in settings with the same name. The label of
-    each of these methods is then extended by some digits of the digest of the method's specification.
+    The name of a setting comes from the files of a run, so two settings can have the same name. If two methods then have the same
+    label, each label is extended by some digits of the digest of the method's specification.
     """
     trained_groups = [group for group in groups(report) if not group.control]
     labels_and_settings = [(group.runs[0].record.spec.label, group.setting) for group in trained_groups]

@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from fa_registry.protocol.rules import Edition
-from fa_registry.records import SCHEMA, AuditReport, EditionReference, Exclusion, Reading
+from fa_registry.records import AuditReport, EditionReference, Exclusion, Reading
 from fa_registry.records.notebook_repr import NotebookRepr
+from fa_registry.schema_number import SCHEMA
 
 KINDS = (
     "text",

@@ -28,9 +28,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from fa_registry import jsonio, process_ownership
 from fa_registry.errors import IntegrityError, InvalidFields, UsageError, join_names, shortened
 from fa_registry.safe_files import RECORD, UnreadableFile, open_zip, read_file, resolve_user_path
+from fa_registry.schema_number import KEY, SCHEMA, check_schema
 
 MANIFEST, SIGNATURE, CRATE = "manifest.json", "manifest.sig", "ro-crate-metadata.json"
-FORMAT, VERSION = "fa_registry bundle", 1
+FORMAT = "fa_registry bundle"
 TIME = (1980, 1, 1, 0, 0, 0)  # the earliest time that a zip can store
 MOST_FILES = 200_000
 SEAL = re.compile(rb"manifest sha256 ([0-9a-f]{64})")
@@ -50,7 +51,7 @@ class Manifest:
     """
 
     format: str
-    version: int
+    schema: int
     study: str
     audit: str
     light: bool
@@ -75,7 +76,7 @@ def pack(
     names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
     files = {name: jsonio.file_digest(folder / name) for name in names}
     sizes = {name: (folder / name).stat().st_size for name in names}
-    manifest = Manifest(FORMAT, VERSION, files=files, sizes=sizes, **manifest_fields)
+    manifest = Manifest(FORMAT, SCHEMA, files=files, sizes=sizes, **manifest_fields)
     temporary = _temporary(out)
     try:
         data = manifest_bytes(manifest)
@@ -180,11 +181,9 @@ def _opened(archive: zipfile.ZipFile, path: Path) -> tuple[Manifest, bytes]:
 
 def _manifest(data: bytes, path: Path) -> Manifest:
     raw = jsonio.loads(data.decode())
-    if isinstance(raw, Mapping) and raw.get("format") == FORMAT and raw.get("version") != VERSION:
-        raise IntegrityError(
-            f"{path.name} is a bundle of version {jsonio.describe_value(raw.get('version'))}, "
-            f"but the installed fa_registry reads only version {VERSION}"
-        )
+    if isinstance(raw, Mapping) and raw.get("format") == FORMAT:
+        advice = "ask the sender for a bundle that this fa_registry wrote, or install the sender's fa_registry"
+        check_schema(path.name, raw.get(KEY), advice)
     try:
         manifest = jsonio.decode(Manifest, raw, MANIFEST)
     except InvalidFields as error:

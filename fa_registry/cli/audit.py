@@ -141,10 +141,10 @@ def audited(result: AuditResult, as_json: bool) -> None:
         _reproduced(report.reproduction)
     for excluded in report.excluded:
         print_out(f"left out: {excluded.name}: {excluded.reason}")
-    for run in report.choice.unaudited or () if report.choice else ():
+    for run in report.choice.unaudited if report.choice else ():
         deleted_text = ", deleted in MLflow" if run.deleted else ""
         print_out(f"in the store but not audited: {_seed_text(run)}{deleted_text}")
-    for run in report.choice.beside or () if report.choice else ():
+    for run in report.choice.beside if report.choice else ():
         print_out(f"similar setting (numbers within 1 %): {_seed_text(run)}")
     for remark in report.remarks:
         if remark not in report.compared:  # statistics over all methods, which the report explains

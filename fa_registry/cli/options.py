@@ -54,7 +54,7 @@ def takes(
 
 
 def _click_option(option: OptionDeclaration) -> Callable[[Callable], Callable]:
-    properties = {"help": option.help, "metavar": option.metavar, "hidden": option.hidden, "default": option.default}
+    properties = {"help": option.help, "metavar": option.metavar, "default": option.default}
     properties |= {"show_default": option.shows_default, "shell_complete": completer(option.completes, option.is_list)}
     if option.bounds:
         properties["type"] = click.IntRange(*option.bounds)

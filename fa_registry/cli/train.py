@@ -31,9 +31,6 @@ if TYPE_CHECKING:
 
 RUN = "jobs epochs seeds data scale settings device edition editions stop_on force keep_trained out store experiment data_root"
 STUDY_FIELDS = "study present trained elsewhere left stopped_early failed stopped other_code page"  # in JSON
-# Keys of a plan in JSON that older releases filled with estimated times. Programs may still read these keys.
-NO_TIMES = {"seconds": None, "seconds_left": None}
-NO_PLAN_TIMES = {**NO_TIMES, "seconds_by_jobs": None, "seconds_left_by_jobs": None, "probed": False, "waiting": 0.0}
 
 
 @click.command()
@@ -170,8 +167,7 @@ def studied(result: StudyResult, as_json: bool, quiet: bool = False) -> int:
 def planned(plan: Plan, as_json: bool) -> int:
     """Print which runs a study would train; return the exit code."""
     if as_json:
-        settings = [{**vars(setting), **NO_TIMES, "problem": "", "no_time": ""} for setting in plan.settings]
-        print_json({**vars(plan), "settings": settings, **NO_PLAN_TIMES})
+        print_json({**vars(plan), "settings": [vars(setting) for setting in plan.settings]})
         return plan.exit_code
     name = " ".join(part for part in ("study", plan.study, plan.twin) if part)
     print_out(f"{name}: {plan.title}")

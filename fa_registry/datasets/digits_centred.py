@@ -1,7 +1,7 @@
 """digits_centred: the scanned digits without any shift.
 
 The data set is used to calibrate the thresholds of the rules. Backprop fits the training samples completely, so the
-reference gradient becomes very small. In this case a small gradient means success and not collapse; edition 2026-11 calls the case
+reference gradient becomes very small. In this case a small gradient means success and not collapse; edition 2026-12 calls the case
 CONVERGED. The data set cannot separate methods, because a network with frozen random blocks is nearly as accurate as a trained
 network (docs/calibration.md).
 """

@@ -65,13 +65,11 @@ NOT_SHOWN = ("g_norm", "g_L")
 def metrics_of_cards(cards: Mapping[str, Mapping[str, Any]]) -> dict[str, Metric]:
     """Return the metrics that the diagnostics' cards in a report declare.
 
-    Fields and number formats that only a later release defines are ignored.
-
     Args:
         cards: mapping from `kind/name` of a plug-in to its card as JSON.
 
     Returns:
-        A mapping from name to metric. The mapping is empty if an older release wrote the report.
+        A mapping from name to metric.
 
     Raises:
         InvalidFields: an entry of a card is not a metric.
@@ -79,7 +77,8 @@ def metrics_of_cards(cards: Mapping[str, Mapping[str, Any]]) -> dict[str, Metric
     entries = (
         entry for key, card in cards.items() if key.startswith(DIAGNOSTICS) for entry in card.get("described", ())
     )
-    return {quantity.name: quantity for quantity in map(_read, entries)}
+    metrics = (jsonio.decode(Metric, entry, "a metric on a diagnostic's card") for entry in entries)
+    return {metric.name: metric for metric in metrics}
 
 
 def metrics_of_report(report: AuditReport) -> dict[str, Metric]:
@@ -91,15 +90,6 @@ def metrics_of_headlines(records: Iterable[RunRecord]) -> dict[str, Metric]:
     """Return the metrics of the runs' headlines that are not built in."""
     headlines = (item for item in headlines_of(records) if item.name not in HEADLINES)
     return {metric.name: metric for item in headlines for metric in item.metrics}
-
-
-def _read(entry: Any) -> Metric:
-    if isinstance(entry, Mapping):
-        names = {field.name for field in fields(Metric)}
-        entry = {name: value for name, value in entry.items() if name in names and value in CHOICES.get(name, (value,))}
-        declared = DECLARED.get(str(entry.get("name")))  # for fields that the card of an older release lacks
-        entry = {**(jsonio.encode(declared) if declared else {}), **entry}
-    return jsonio.decode(Metric, entry, "a metric on a diagnostic's card")
 
 
 def quantity_of(name: str, card_metrics: Known = NONE) -> Metric:

@@ -79,7 +79,7 @@ def provenance_of(edition: EditionReference) -> str:
 
 
 def describe_edition(edition: EditionReference) -> str:
-    """Return the text that names an edition on pages, such as `mine (based on 2026-11)`.
+    """Return the text that names an edition on pages, such as `mine (based on 2026-12)`.
 
     The word `mine` marks a user-supplied edition. If the edition has a name other than `mine`, the text starts with this name:
     `lenient, mine (own rules)`.
@@ -91,8 +91,7 @@ def describe_edition(edition: EditionReference) -> str:
     label = "mine" if edition.name == "mine" else f"{edition.name}, mine"
     if edition.based_on:
         return f"{label} (based on {edition.based_on})"
-    # None: an older release wrote the reference and did not determine what the edition is based on
-    return f"{label} ({'not a shipped edition' if edition.shipped is None else 'own rules'})"
+    return f"{label} (own rules)"
 
 
 def verdict_mark(edition: EditionReference) -> str:

@@ -83,16 +83,6 @@ def carried_text(guard: GuardReading) -> str:
     return f"without site {guard.site}, {mean_text} changes by {change}"
 
 
-def guard_of(finding: Finding, measurements: Measurements) -> GuardReading | None:
-    """Return the guard's reading of a finding, or None if the guard did not fire."""
-    # findings of older releases have the reading only in their sentence, so it is computed again
-    limits = [further.threshold for further in finding.further if further.quantity == GAMMA]
-    if finding.guard or finding.limit or finding.quantity != RANK or not limits:
-        return finding.guard
-    counted_sites, masked = _counted(finding.quantities, measurements)
-    return _guard(Condition(GAMMA, "end_share", "above", limits[-1], ""), masked) if counted_sites else None
-
-
 def _guard(guard: Condition, masked: Measurements) -> GuardReading | None:
     """Return the guard's reading if the guard fires, otherwise None."""
     share, site = take(guard.quantity, guard.take, masked)

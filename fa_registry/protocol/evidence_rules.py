@@ -23,7 +23,7 @@ from fa_registry.records import (
 from fa_registry.records.configurations import is_undecidable
 from fa_registry.records.manifest_checks import EPOCH_WEIGHTS, OWN_LOOP, never_changed
 
-METHOD, CODE, SEAL, MEASURING = "method", "code", "seal", "measuring"  # each is the code of a rule
+METHOD, CODE, MEASURING = "method", "code", "measuring"  # each is the code of a rule
 ADOPTED, CONTROLS, DUPLICATE = "adopted", "controls", "duplicate"
 CREDIT, NETWORK, DATA, TASK, TRAINING = "credit rule", "network", "data", "task", "network training"
 WEIGHTS = "tracked weights"
@@ -33,7 +33,6 @@ UNDECIDED_HERE, NOT_MEASURED, CONTRADICTED = "CANNOT TELL HERE", "NOT MEASURED A
 TITLES = {
     METHOD: "conformance of the method",
     CODE: "code that trained the run",
-    SEAL: "records of the run's start",
     MEASURING: "recomputed metrics",
     ADOPTED: "training of an adopted run",
     CONTROLS: "one frozen control per setting and seed",
@@ -67,11 +66,6 @@ def evidence(record: RunRecord) -> Iterator[Finding]:
     if record.conformance and record.conformance.state != "own":
         yield _of_method(record)
     checks = record.integrity.checks if record.integrity.state != "trusted" else ()  # trusted: nothing was recomputed
-    unsealed = [check for check in checks if not check.sealed]
-    if unsealed:  # a forged run can claim that an older release recorded nothing: a warning, never a pass
-        text = "; ".join(f"{check.subject}: {check.detail}" for check in unsealed)
-        required = "the run's initial state and first steps are recorded with digests"
-        yield _finding(record, SEAL, "warn", "NOT SEALED", required, text)
     for check in checks:
         if check.subject == CODE and check.outcome == "not possible":
             use = "measured the adopted run" if record.spec.weights else "trained the run"
@@ -174,7 +168,6 @@ def _doubts(control: RunRecord, trusts_logged: bool) -> Iterator[str]:
     if integrity.state != "verified" and not undecided:
         yield f"the metrics of the control are {integrity.state}"
     checks = {check.subject: check for check in integrity.checks}
-    yield from (f"{check.subject}: {check.detail}" for check in integrity.checks if not check.sealed)
     yield from (f"{subject}: not checked" for subject in PROVING if subject not in checks)
     yield from (f"{subject}: {checks[subject].detail}" for subject in PROVING if _is_open(subject, checks))
 

@@ -80,7 +80,7 @@ def left_out_runs(judged: Iterable[RunSpec], unaudited: Sequence[OtherRun]) -> t
 def is_repetition(run: RunRecord, other: RunRecord) -> bool:
     """Return whether two runs have the same final weights and the same main metric.
 
-    Runs of older releases have no digest of their weights. Two such runs must be equal in all metrics.
+    Weights that are not finite have no digest. Two runs with such weights must be equal in all metrics.
     """
     digests = [record.provenance.get("final_weights") for record in (run, other)]
     if not any(digests):

@@ -42,9 +42,9 @@ class Tolerance:
 
 
 # Prefix of a metric's name → its tolerance; the first matching prefix is used. Each tolerance is SAFETY times the
-# deviation in docs/measured/configurations.json, and at least that of earlier releases. Cosines and distances may be
-# zero, so their tolerance is absolute. A norm may be 1e-9, so its tolerance is relative. The small absolute tolerance of
-# a gradient norm is the float32 rounding error of a sample that is already fitted.
+# deviation in docs/measured/configurations.json, or larger. Cosines and distances may be zero, so their tolerance is absolute.
+# A norm may be 1e-9, so its tolerance is relative. The small absolute tolerance of a gradient norm is the float32 rounding
+# error of a sample that is already fitted.
 COUNT = Tolerance()
 TOLERANCES: dict[str, Tolerance] = {
     "gamma_samples": COUNT,

@@ -13,6 +13,7 @@ from fa_registry.architectures.base import Network
 from fa_registry.errors import IntegrityError, InvalidFields, UsageError
 from fa_registry.methods.base import Method
 from fa_registry.records import RunSpec
+from fa_registry.schema_number import KEY, check_schema
 from fa_registry.seeding import generator
 from fa_registry.tracking import schema
 from fa_registry.training.checkpoint import load_into
@@ -82,6 +83,7 @@ def _registered(reference: str, store: str) -> LoadedModel:
 def _from_folder(folder: Path) -> LoadedModel:
     try:
         manifest = jsonio.read_json(folder / schema.PROVENANCE)
+        check_schema(str(folder), manifest.get(KEY), "load the model with the fa_registry that trained it")
         digests = jsonio.decode(Mapping[str, str], manifest.get("digests"), schema.PROVENANCE)
         spec = jsonio.decode(RunSpec, jsonio.read_json(folder / schema.SPEC), schema.SPEC)
     except (InvalidFields, AttributeError) as error:

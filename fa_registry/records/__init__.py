@@ -60,7 +60,6 @@ from fa_registry.records.runs import (
     REPETITIONS,
     REPLACED,
     RESIDUAL,
-    SCHEMA,
     SHARED_SAMPLES,
     STREAM,
     TASK_CHECK,

@@ -10,7 +10,8 @@ from typing import Any, Literal, get_args
 from fa_registry.records.notebook_repr import NotebookRepr
 from fa_registry.records.readings import Reading
 from fa_registry.records.reproduction import Reproduction
-from fa_registry.records.runs import SCHEMA, CheckOutcome, Integrity, RunRecord, RunSpec, Scalar
+from fa_registry.records.runs import CheckOutcome, Integrity, RunRecord, RunSpec, Scalar
+from fa_registry.schema_number import SCHEMA
 
 Outcome = Literal["pass", "warn", "fail", "error", "not_applicable", "skipped", "waived"]
 OUTCOMES = get_args(Outcome)
@@ -106,23 +107,21 @@ class Finding:
     test: str = ""
     """name of the test to which `interval` belongs, such as `paired t test` or `Welch's t test`; empty without an interval"""
     confidence: float | None = None
-    """the level of `interval`; null if there is no interval, and in reports of older releases (0.95)"""
+    """the level of `interval`; null if there is no interval"""
     look: int = 1
     """number of this interim analysis (1: first audit of these seeds); later analyses use a higher confidence level"""
     further: tuple[FurtherLimit, ...] = ()
     """limits of the rule's further conditions; the limits of its guard are last"""
     crossed: str = ""
-    """the operator of the leading condition (above, below, below_reference_plus) if the rule fires, else empty; also
-    empty in reports of older releases
-    """
+    """the operator of the leading condition (above, below, below_reference_plus) if the rule fires, else empty"""
     guard: GuardReading | None = None
     """the reading of the rule's guard; null if the guard did not fire"""
     limit: str = ""
-    """the text `required` without the unit; empty if the limit is not in an edition, and in reports of older releases. Programs
-    should read the other fields, because an edition may choose any label
+    """the text `required` without the unit; empty if the limit is not in an edition. Programs should read the other fields,
+    because an edition may choose any label
     """
     basis: str = ""
-    """the assumption on which the interval over seeds is based; empty without an interval, and in reports of older releases"""
+    """the assumption on which the interval over seeds is based; empty without an interval"""
 
     def __repr__(self) -> str:
         return f"Finding({self.rule}, {self.outcome}, run {self.run_id})"
@@ -167,7 +166,7 @@ class RunAudit(NotebookRepr):
     """run id of the frozen control with which the run was compared; empty if there is none"""
     frozen_doubt: str = ""
     """what is not proven about the frozen control, or which frozen controls differ; empty if the control is proven or
-    does not exist, and in reports of older releases
+    does not exist
     """
 
     def __repr__(self) -> str:
@@ -235,7 +234,7 @@ class Exclusion:
     failure: str = ""
     """the traceback of a broken run"""
     method: str = ""
-    """the method's label; in reports of older releases this field and the next four are empty"""
+    """the method's label; empty if the run's specification could not be read, and so is `setting`"""
     setting: str = ""
     """the setting's readable name"""
     spec: RunSpec | None = None
@@ -278,15 +277,15 @@ class SelectionSummary:
     """number of runs of the study with other specifications, which were not audited"""
     superseded: int = 0
     """number of older finished runs of the audited specifications, which the newest run replaces"""
-    unaudited: tuple[OtherRun, ...] | None = None
-    """all other stored runs of the judged methods and settings; null in older reports, which do not list these runs"""
+    unaudited: tuple[OtherRun, ...] = ()
+    """all other stored runs of the judged methods and settings"""
     left_out: tuple[str, ...] = ()
     """ids of the complete runs in `unaudited` that this audit had to judge: other seeds, or newer runs of judged seeds. If there
     is one, the audit replaces no verdict tag, allows no claim about its method, and its exit code is 3
     """
-    beside: tuple[OtherRun, ...] | None = None
+    beside: tuple[OtherRun, ...] = ()
     """all runs in the store, including judged runs, whose specification differs from that of a judged run only in numbers,
-    each by at most 1 %; null in older reports, which do not list these runs
+    each by at most 1 %
     """
 
 
@@ -318,8 +317,8 @@ class EditionReference:
     """SHA-256 of the edition's file"""
     overrides: Mapping[str, Scalar] = field(default_factory=dict)
     """`rule.threshold` → the number that was used instead; any override makes the edition modified"""
-    shipped: bool | None = None
-    """whether the file is the built-in edition of that name in the release that made the audit; null in older reports"""
+    shipped: bool = False
+    """whether the file is the built-in edition of that name in the release that made the audit"""
     based_on: str = ""
     """the built-in edition on which a user-supplied edition is based; empty if the two editions share no rule"""
     differences: tuple[RuleDifference, ...] = ()
@@ -378,19 +377,19 @@ class AuditReport(NotebookRepr):
     reproduction: Reproduction | None = None
     """the study's published values compared with these runs; null if the study has no reference.toml"""
     choice: SelectionSummary | None = None
-    """how the runs were chosen; null in old reports, some of which contain this field only for a selected study"""
+    """how the runs were chosen; null if the judged runs do not come from a store"""
     replay: Replay | None = None
-    """the runs that were replayed completely; null if logged values were trusted, and in reports of older releases"""
+    """the runs that were replayed completely; null if logged values were trusted"""
     compared: tuple[str, ...] = ()
     """those of the remarks that count the methods compared with their frozen controls"""
     schema: Literal[SCHEMA] = SCHEMA
-    """version of this schema"""
+    """number of the schema"""
 
     @property
     def left_out(self) -> tuple[OtherRun, ...]:
         """Complete runs of the judged methods and settings that this audit had to judge, but left out."""
-        ids = set(self.choice.left_out) if self.choice else set()
-        return tuple(run for run in (self.choice.unaudited or () if ids else ()) if run.run_id in ids)
+        choice = self.choice
+        return tuple(run for run in choice.unaudited if run.run_id in choice.left_out) if choice else ()
 
     @property
     def verdict_counts(self) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 from fa_registry import jsonio
 from fa_registry.errors import join_names
+from fa_registry.schema_number import KEY
 
 Is = Callable[[Any], bool]
 
@@ -70,14 +71,23 @@ CONVENTIONS: Mapping[str, Is] = {
     "chance": jsonio.is_finite,
     "stream": is_text,
 }
+# Conventions that every run records. A run of a user-supplied loop does not record those in MEASURED_HERE.
+MEASURED = (
+    *("eval_samples", "eval_digest", "site_convention", "gradient_reduction", "g_norm_mean_ce_samples", "precision"),
+    *("threads", "device", "torch", "processor", "instruction_set", "math_library", "fingerprint"),
+)
+MEASURED_HERE = (
+    *("test_samples", "test_samples_in_train", "stream"),
+    *("gamma_null_draws", "first_credited_site", "fidelity_least_error"),
+)
 TEXTS = (
     *("status", "ended_by", "stop_on", "study", "method", "setting", "initial_weights", "final_weights"),
-    *("commit", "dataset_digest", "stepping", "no_epoch_chain"),
+    *("commit", "dataset_digest", "stepping"),
 )
 PROVENANCE: Mapping[str, Is] = {
     **dict.fromkeys(TEXTS, is_text),
     **dict.fromkeys(("epochs_run", "resumed_from", "points"), Within(0, MOST_EPOCHS)),
-    **dict.fromkeys(("threads", "parameters"), is_whole),
+    **dict.fromkeys((KEY, "threads", "parameters"), is_whole),
     "charts": is_list_of(is_text),
     "code": is_table,
     "conformance": is_table,
@@ -91,6 +101,10 @@ PROVENANCE: Mapping[str, Is] = {
     OWN_LOOP: is_table,
     "versions": is_table_of(is_text),
 }
+# Fields that only some runs have. TRAINED are recorded by every run that this package trained.
+TRAINED = ("initial_weights", "epoch_chain")
+OPTIONAL = ("charts", "conformance", "kept_states", "origin", OWN_LOOP)
+RECORDED = tuple(name for name in PROVENANCE if name not in (*TRAINED, *OPTIONAL))  # fields that every run records
 FEEDBACK: Mapping[str, Is] = {"sha256": is_text, "tensors": is_table_of(is_list_of(is_whole))}
 
 

@@ -144,9 +144,7 @@ class MeasuredFigure:
     reading: Reading
     """value of the run"""
     never: bool = False
-    """for a first fire: true if every epoch was recorded and the rule never fired, so there is no number. Reports of
-    older releases state this only in the reading's reason
-    """
+    """for a first fire: true if every epoch was recorded and the rule never fired, so there is no number"""
 
 
 @dataclass(frozen=True)

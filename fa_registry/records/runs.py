@@ -15,8 +15,6 @@ from fa_registry.records import manifest_checks
 from fa_registry.records.notebook_repr import NotebookRepr
 from fa_registry.records.readings import UNCHECKED_GRADIENT, WRONG_GRADIENT, Reading, Reason, Series
 
-SCHEMA = 2  # version 2 added several editions per report, series as rows of numbers, and failures of diagnostics
-
 Scalar = str | int | float | bool
 STRUCTURE = "structure"  # the only option of a user-supplied network in a specification: a digest of its weights' names and shapes
 
@@ -214,8 +212,6 @@ class Check:
     """whether the run agrees with its recorded files and digests"""
     detail: str = ""
     """description of the result"""
-    sealed: bool = True
-    """whether the run recorded everything that its release or its author should have recorded for this check"""
     steps: int = 0
     """number of training steps that were replayed"""
     epochs: int = 0
@@ -251,9 +247,9 @@ class Integrity:
     details: tuple[str, ...] = ()
     """the reasons as text, the most important first"""
     checks: tuple[Check, ...] = ()
-    """other comparisons with the recorded files; if one differs, the state is mismatch; empty in older reports"""
+    """other comparisons with the recorded files; if one differs, the state is mismatch"""
     differences: tuple[FigureDifference, ...] = ()
-    """every metric that was not reproduced; empty in reports of older releases, which have only the details"""
+    """every metric that was not reproduced"""
 
 
 CONFORMANCE_STATES = ("own", "passed", "failed", "stated", "unchecked")
@@ -301,9 +297,9 @@ class RunRecord(NotebookRepr):
     provenance: Mapping[str, Any] = field(default_factory=dict)
     """commit, versions, hardware, digest of the data"""
     by_site: Mapping[str, SiteSeries] = field(default_factory=dict)
-    """metric (growth, gamma) → its readings by site at evenly spaced epochs; empty in older audits"""
+    """metric (growth, gamma) → its readings by site at evenly spaced epochs"""
     conformance: Conformance | None = None
-    """whether the method matches its card; null if no audit checked this, and in older audits"""
+    """whether the method matches its card; null if no audit checked this"""
 
     def __repr__(self) -> str:
         return f"RunRecord({self.name!r}, {self.status}, {self.run_id})"

@@ -68,7 +68,7 @@ def python_reference() -> str:
     """Return docs/python-api.md with the table of options that have another name in Python."""
     functions = filter(callable, vars(api).values())
     options = merged(*(function.options for function in functions if hasattr(function, "options")))
-    rows = [(each.flag.partition("/")[0], each.name) for each in options if not each.hidden]
+    rows = [(each.flag.partition("/")[0], each.name) for each in options]
     differing = sorted(f"| `{flag}` | `{name}` |" for flag, name in rows if flag[2:].replace("-", "_") != name)
     return filled("docs/python-api.md", "\n".join(["| option | in Python |", "|---|---|", *differing]))
 

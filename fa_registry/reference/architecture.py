@@ -25,6 +25,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "process_ownership",
         "records",
         "safe_files",
+        "schema_number",
         "text_safety",
     ),
     ("network_mode", "plugin_registry", "provenance", "seeding", "statistics", "token_axes"),

@@ -37,6 +37,9 @@ Generated from the code by `python -m fa_registry.reference --write`; do not edi
 TOML 1.0, UTF-8. Unknown keys are rejected with a suggestion. All wrong fields of a file are reported together, before anything is
 trained or measured; contradictions between fields are reported once all fields are right. `reference.toml`, published values to
 compare a study with, has [a separate page](reference.md).
+
+Each file may contain `schema`, the number of this format, at its top. A file of another number is refused; without the key, the
+file is read as one of the installed package.
 """
 STUDY = """
 ## study.toml

@@ -12,7 +12,7 @@ from typing import Any
 
 from fa_registry.errors import join_names, pluralise
 from fa_registry.metrics import HEADLINE_GAMMA, SUBJECTS, Headline, headline_of, label_of, quantity_of, subject_of
-from fa_registry.protocol.credit import carried_text, guard_of, is_exact
+from fa_registry.protocol.credit import carried_text, is_exact
 from fa_registry.protocol.evidence_rules import (
     ADOPTED,
     CODE,
@@ -24,7 +24,6 @@ from fa_registry.protocol.evidence_rules import (
     METHOD,
     NETWORK,
     NOT_MEASURED,
-    SEAL,
     TASK,
     TRAINING,
     UNDECIDED_HERE,
@@ -239,10 +238,6 @@ OF_EVIDENCE: Mapping[tuple[str, str], tuple[str, str]] = MappingProxyType(
         (DATA, "warn"): (
             "test in train",
             "The {symbol} must not be claimed for {samples} that were not used in training",
-        ),
-        (SEAL, "warn"): (
-            "not sealed",
-            "The audit could not check from the files that the run is the result of its seed and its method",
         ),
         (ADOPTED, "warn"): (
             "adopted",
@@ -533,7 +528,7 @@ def _collapse_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     runs_by_text: dict[str, list[RunAudit]] = {}
     for run in runs:
         for finding in run.findings:
-            guard = None if finding.outcome in SILENT else guard_of(finding, run.record.measurements)
+            guard = None if finding.outcome in SILENT else finding.guard
             if guard and guard.mean is not None:
                 runs_by_text.setdefault(carried_text(guard), []).append(run)
     for text, touched in runs_by_text.items():

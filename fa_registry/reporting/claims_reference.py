@@ -29,7 +29,6 @@ KEYS: Mapping[str, str] = MappingProxyType(
         "another model": "not",
         "own task": "not",
         "test in train": "not",
-        "not sealed": "open",
         "adopted": "open",
         "superseded": "open",
         "trained depth": "may",
@@ -159,7 +158,7 @@ def author_stated_runs(runs: Iterable[RunAudit], quantities: Sequence[str]) -> s
 
 
 def observed_text(finding: Finding) -> str:
-    """Return the built-in name of the state that a rule found, or the edition's name in an older report."""
+    """Return the built-in name of the state that a rule found, or the edition's name if there is no built-in name."""
     guarded = CALLED.get((finding.guard.quantity, finding.guard.crossed)) if finding.guard else None
     return guarded or CALLED.get((finding.quantity, finding.crossed)) or finding.state
 

@@ -13,7 +13,6 @@ from fa_registry.metrics import at_last_site, table, value_in
 from fa_registry.protocol.builtin_editions import describe_edition
 from fa_registry.records import (
     NOT_FINITE,
-    SCHEMA,
     AuditReport,
     EditionReference,
     FigureVerdict,
@@ -27,7 +26,7 @@ from fa_registry.records import (
     Verdict,
     Waiver,
 )
-from fa_registry.statistics import CONFIDENCE
+from fa_registry.schema_number import SCHEMA
 
 __all__ = ["HOW", "AuditDiff", "audit_diff"]
 
@@ -193,7 +192,7 @@ class AuditDiff:
     only_b: tuple[RunName, ...]
     """runs that are only in B"""
     schema: Literal[SCHEMA] = SCHEMA
-    """version of the records"""
+    """number of the schema"""
 
 
 def audit_diff(a: AuditReport, b: AuditReport) -> AuditDiff:
@@ -385,8 +384,7 @@ def _has_other_limits(before: Sequence[Finding], after: Sequence[Finding]) -> bo
     """
     sides = (before, after)
     crossed_a, crossed_b = ({one.quantity: one.crossed for one in side if one.crossed} for side in sides)
-    # a report of an older release contains no level; its intervals have the level 0.95
-    levels_a, levels_b = ({one.confidence or CONFIDENCE for one in side if one.interval} for side in sides)
+    levels_a, levels_b = ({one.confidence for one in side if one.interval} for side in sides)
     return (
         _limits(before) != _limits(after)
         or any(crossed_a[metric] != crossed_b[metric] for metric in crossed_a.keys() & crossed_b.keys())

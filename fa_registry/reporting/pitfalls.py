@@ -32,13 +32,12 @@ WORST_FIRST = (VIOLATED, UNKNOWN, AVOIDED, NOT_APPLICABLE)
 NO_EVIDENCE = "the metrics do not match the files recorded with the run, so the metrics are no evidence"
 TRUSTED = "the metrics were logged, but not recomputed: audit without --trust-logged to check them"
 EXACT = "the credit equals the gradient at every site by construction"
-DID_NOT_LOOK = "the release of fa_registry that made this report lacks this check"
 NEAR = 10.0  # largest factor between the measured and the predicted effect of a step that counts as agreement
 FAR = 1e6  # an L₋₁ norm differs from the L₂ norms by more than this factor
 CLAMP = 1e-8  # default eps of the usual library cosine, which replaces every norm below eps by eps
 HEADROOM = 100.0  # smallest safe ratio of a median norm to the clamp, because half of the samples are below the median
 UNDERFLOW = 6e-8  # smallest positive number of fp16 (subnormal: 2⁻²⁴)
-LEVEL = 0.05  # level of the rank p-value, as in rule D4 of edition 2026-11
+LEVEL = 0.05  # level of the rank p-value, as in rule D4 of edition 2026-12
 HALF = 0.5  # a site that contributes more than this share of the mean dominates, as in the guard of rule D4
 SHOWN = 5  # maximum number of methods in an answer
 Answered = tuple[str, str]  # an outcome, and the evidence or the reason why there is none
@@ -310,11 +309,12 @@ def saved_feedback(context: PitfallContext) -> Answered:
         return VIOLATED if objection.kind == WRONG_GRADIENT else UNKNOWN, objection
     if context.run.record.feedback.get("sha256"):
         return AVOIDED, "the feedback state was saved with its SHA-256, and Γ is computed with it"
-    has_feedback = context.card.get("has_feedback")
-    if has_feedback is None:  # cards of older releases lack the field
-        missing = "its card is old" if context.card else f"the report has no card of {context.spec.method}"
-        return UNKNOWN, f"{missing}: it is not known whether the method has feedback to save"
-    if not has_feedback:
+    if not context.card:
+        return (
+            UNKNOWN,
+            f"the report has no card of {context.spec.method}, which states whether the method has feedback to save",
+        )
+    if not context.card.get("has_feedback"):
         return NOT_APPLICABLE, "according to its card, the method has no feedback state"
     gammas = _gammas(context)
     if gammas:
@@ -433,9 +433,9 @@ def _nothing_left_out(context: PitfallContext, seeds: str) -> Answered:
     choice = report.choice
     if choice is None:
         selected = f"seeds {seeds}; runs were selected by {report.selection}"
-        return UNKNOWN, f"{selected}, and it is not known whether other runs were left out: {DID_NOT_LOOK}"
+        return UNKNOWN, f"{selected}, and it is not known whether other runs were left out: no store was searched"
     by_hand = f"--seeds {choice.asked['seeds']} was given" if "seeds" in choice.asked else ""
-    passed_over, mentioned = _in_the_store(context, choice.unaudited or ())
+    passed_over, mentioned = _in_the_store(context, choice.unaudited)
     hidden, tried = _tried_neighbour(context)
     passed_over, mentioned = [*passed_over, *hidden], [*mentioned, *tried]
     if passed_over:
@@ -459,12 +459,8 @@ def _nothing_left_out(context: PitfallContext, seeds: str) -> Answered:
 def _left_out(report: AuditReport, choice: SelectionSummary) -> Iterator[str]:
     if choice.others:
         yield f"runs of study {choice.study} that were not audited, because their specifications are different: {choice.others}"
-    if choice.superseded and choice.unaudited is None:  # otherwise, the answer lists each older run
-        yield f"older runs of the same specifications, not used because a newer run exists: {choice.superseded}"
     if report.excluded:
         yield f"selected runs that were not judged: {len(report.excluded)}"
-    if choice.unaudited is None:
-        yield f"it is not known which other runs the store has: {DID_NOT_LOOK}"
 
 
 def _in_the_store(context: PitfallContext, other_runs: Sequence[OtherRun]) -> tuple[list[str], list[str]]:

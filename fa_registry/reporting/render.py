@@ -44,7 +44,7 @@ from fa_registry.reporting.pages.index import (
     rendered_figures,
 )
 from fa_registry.reporting.pages.notes import AuditNoteContext, ExcludedNoteContext, NoteContext
-from fa_registry.reporting.report_index import Sources, without_mismatches
+from fa_registry.reporting.report_index import Sources
 from fa_registry.reporting.text.environment import (
     SUFFIX,
     TemplateRenderer,
@@ -170,8 +170,7 @@ def output_conflicts(out: Path) -> list[str]:
 
 def _render(report: AuditReport, folder: Path, out: Path, pages: TemplateRenderer) -> list[str]:
     """Write all files into `folder` and return their names; keep the author's texts in the forms of `out`."""
-    judged_report = without_mismatches(report)
-    sources = Sources.of(judged_report)
+    sources = Sources.of(report)
     names = [AUDIT_PAGE]
     page, figures = _index(sources, pages)
     _write(folder / AUDIT_PAGE, page)
@@ -184,7 +183,7 @@ def _render(report: AuditReport, folder: Path, out: Path, pages: TemplateRendere
     _write(folder / TABLE, pages.render(f"{TABLE}.j2", variables(audit_table_context(sources))))
     names.append(TABLE)
     for file in report_files():
-        file.write(report if file.recorded else judged_report, folder / file.name)
+        file.write(report, folder / file.name)
         names.append(file.name)
     for name, kind, image in ((figure.name, kind, image) for figure, image in figures.items() for kind in VECTORS):
         path = folder / f"{name}.{kind}"

@@ -14,7 +14,7 @@ from fa_registry.protocol.builtin_editions import DIGEST, FOREIGN, SHIPPED, desc
 from fa_registry.protocol.grouping import Group, groups, seeds_key
 from fa_registry.protocol.near_settings import Differing, NearSettings
 from fa_registry.protocol.replay_summary import proof
-from fa_registry.protocol.verdict import combine_verdicts, is_intact
+from fa_registry.protocol.verdict import combine_verdicts
 from fa_registry.records import (
     AuditReport,
     EditionReference,
@@ -23,7 +23,6 @@ from fa_registry.records import (
     Judgement,
     OtherRun,
     RunAudit,
-    RunRecord,
     RunSpec,
     Scalar,
     Verdict,
@@ -129,7 +128,7 @@ class Sources:
     def near_runs(self) -> Mapping[str, Sequence[tuple[OtherRun, Differing]]]:
         """Mapping from `RunSpec.seeds` to tuples (run in nearly the same setting, numbers that differ)."""
         runs: dict[str, list[tuple[OtherRun, Differing]]] = {}
-        for other in (self.report.choice.beside or ()) if self.report.choice else ():
+        for other in self.report.choice.beside if self.report.choice else ():
             for judged, differing in self.near_settings.near(other.spec):
                 runs.setdefault(judged.seeds, []).append((other, differing))
         return runs
@@ -241,8 +240,6 @@ def _why_changed(edition: EditionReference) -> str:
             f"this installation has no edition with the digest {edition.digest[:DIGEST]}, "
             "so the rules of this edition are not known"
         )
-    if edition.shipped is None:
-        return "an older release, which did not record the base edition of this edition, wrote the report"
     if not edition.based_on:
         return "this edition shares no rule with a built-in edition"
     return f"this edition is a user-supplied file, and differs from {edition.based_on} in {len(edition.differences)} points"
@@ -303,47 +300,6 @@ def _observed(findings: Sequence[Finding], card_metrics: Known) -> str:
     readings.sort(key=lambda observed: observed.value)
     kind = kind_of(findings[0].quantity, card_metrics)
     return " to ".join(dict.fromkeys(reading(observed, kind) for observed in (readings[0], readings[-1])))
-
-
-def without_mismatches(report: AuditReport) -> AuditReport:
-    """Return the report without runs that differ from their recorded files.
-
-    Such runs exist only in reports of older releases. Some judgements of other runs depend on these runs. Therefore, the following
-    runs are removed too:
-
-    - runs whose frozen control is removed,
-    - the other seeds of a group from which a run is removed.
-
-    These runs must be audited again. All removed runs are listed as excluded. A report without a mismatch is returned unchanged.
-    """
-    broken = {run.record.run_id for run in report.runs if not is_intact(run.record)}
-    if not broken:
-        return report
-    affected_keys = {
-        seeds_key(run.record.spec)
-        for run in report.runs
-        if run.record.spec.control == "none" and broken & {run.record.run_id, run.frozen_run_id}
-    }
-    removed = [
-        run.record for run in report.runs if run.record.run_id in broken or seeds_key(run.record.spec) in affected_keys
-    ]
-    excluded_ids = {record.run_id for record in removed}
-    opinions = tuple(
-        replace(opinion, judgements=tuple(one for one in opinion.judgements if one.run_id not in excluded_ids))
-        for opinion in report.opinions
-    )
-    excluded = map(_excluded, removed)
-    runs = tuple(run for run in report.runs if run.record.run_id not in excluded_ids)
-    return replace(report, runs=runs, opinions=opinions, excluded=(*report.excluded, *excluded))
-
-
-def _excluded(record: RunRecord) -> Exclusion:
-    reason, kind = f"integrity failure: {'; '.join(record.integrity.details)}", "integrity"
-    if is_intact(record):
-        reason = "the run was judged together with a run whose integrity is a mismatch: audit the run again"
-        kind = "broken"
-    subject = record.spec.method_label, record.setting, record.spec
-    return Exclusion(record.run_id, record.name, reason, "", *subject, kind, record.integrity)
 
 
 WORST_FIRST = ("differs", "not possible", "agrees")

@@ -51,7 +51,7 @@ RESULTS = {
     "left out": "no claim",
     **dict.fromkeys(("differs from its seal", "method fails", "other code", "diverged", "failed"), "no claim"),
     **dict.fromkeys(("near backpropagation", "answers looked up", "trains otherwise", "test in train"), "no claim"),
-    **dict.fromkeys(("another model", "not sealed", "adopted"), "no claim"),
+    **dict.fromkeys(("another model", "adopted"), "no claim"),
     "at chance": "at chance",
     **dict.fromkeys(("undercut", "within limit"), "not above"),
     **dict.fromkeys(("undecided", "stated", "last block"), "undecided"),

@@ -12,9 +12,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from fa_registry.errors import PluginError, UnknownName
+from fa_registry import jsonio
+from fa_registry.errors import join_names
 from fa_registry.metrics import REFERENCE_CHECK
-from fa_registry.records import NOT_FINITE, Check, Measurements, RunSpec, objection_in
+from fa_registry.records import NOT_FINITE, Check, Measurements, RunSpec, manifest_checks, objection_in
+from fa_registry.records.manifest_checks import OWN_LOOP, is_table
+from fa_registry.schema_number import KEY, SCHEMA
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import Point, StoredRun, Tracker
 from fa_registry.tracking.series_parquet import SeriesRow, points
@@ -38,18 +41,18 @@ class SealedRun:
     rows: Sequence[SeriesRow]
 
     @property
-    def complete(self) -> bool:
-        """Whether provenance.json records how the run ended. Releases before 0.3 did not record this."""
-        return "status" in self.provenance
+    def is_trained_here(self) -> bool:
+        """Whether this package trained the run: the run is not adopted, and no user-supplied loop trained it."""
+        return not self.spec.weights and OWN_LOOP not in self.provenance
 
     @property
     def charts(self) -> tuple[str, ...]:
-        """Names of the third-party metrics that have charts. Runs of older releases have none."""
+        """Names of the third-party metrics that have charts."""
         return tuple(self.provenance.get(schema.CHARTS, ()))
 
     @cached_property
     def points(self) -> Sequence[Point]:
-        """Points that the tables should contain: some epochs, or every epoch in runs of older releases."""
+        """Points that the tables should contain: those of some epochs, or of every epoch."""
         logged_epochs = schema.shown_epochs(self.spec.epochs, self.provenance.get("points", 0))
         return [
             point
@@ -76,18 +79,8 @@ class SealedRun:
 
     @property
     def setting(self) -> str:
-        """Name of the setting, as recorded at the end of the run.
-
-        If an older release did not record the name, it is computed from the specification.
-        """
-        if "setting" in self.provenance:
-            return self.provenance["setting"]
-        from fa_registry.training.specs import setting_label  # imports torch, which newer runs do not need
-
-        try:
-            return setting_label(self.spec)
-        except (UnknownName, PluginError):  # the plug-in is not installed here, or broken
-            return f"{self.spec.architecture} · {self.spec.dataset}"
+        """Name of the setting, as recorded at the end of the run."""
+        return self.provenance.get("setting", "")
 
 
 def checks(sealed: SealedRun, run: StoredRun) -> tuple[Check, ...]:
@@ -136,7 +129,38 @@ def history_check(sealed: SealedRun, tracker: Tracker, run: StoredRun) -> Check:
     )
 
 
+def _missing_records(sealed: SealedRun) -> Iterator[str]:
+    """Yield what every run records and these files lack. A forged run cannot claim that it did not record a fact."""
+    spec, provenance, conventions = sealed.spec, sealed.provenance, sealed.measurements.conventions
+    is_own_loop = OWN_LOOP in provenance
+    trained = manifest_checks.TRAINED if sealed.is_trained_here else ()
+    plugins = {"methods": spec.method, "architectures": spec.architecture, "datasets": spec.dataset.partition(":")[0]}
+    plugins = {"methods": spec.method} if is_own_loop else plugins
+    codes = provenance.get("code", {})
+    files = [schema.FINAL]
+    if sealed.is_trained_here and sealed.epochs > 0 and schema.sealed_step(provenance["digests"]) is None:
+        files.append("the state after the first steps")
+    for name, missing in {
+        schema.SPEC: [*jsonio.encode(spec).keys() - sealed.source.keys()],
+        f"recipe in {schema.SPEC}": [*vars(spec.recipe).keys() - sealed.source.get("recipe", vars(spec.recipe)).keys()],
+        schema.PROVENANCE: [field for field in manifest_checks.RECORDED if field not in provenance]
+        + [field for field in trained if not provenance.get(field)],
+        f"code in {schema.PROVENANCE}": [
+            f"{kind}/{plugin}" for kind, plugin in plugins.items() if not is_table(codes.get(f"{kind}/{plugin}"))
+        ],
+        f"digests in {schema.PROVENANCE}": [file for file in files if file not in provenance["digests"]],
+        f"conventions in {schema.MEASUREMENTS}": [
+            field
+            for field in (*manifest_checks.MEASURED, *(() if is_own_loop else manifest_checks.MEASURED_HERE))
+            if field not in conventions
+        ],
+    }.items():
+        if missing:
+            yield f"{name} lacks {join_names(sorted(missing))}, which every run records"
+
+
 def _among_files(sealed: SealedRun) -> Iterator[str]:
+    yield from _missing_records(sealed)
     provenance, spec = sealed.provenance, sealed.spec
     epochs_run = 0 if spec.weights else sealed.epochs  # an adopted run was not trained here
     if provenance.get("epochs_run", epochs_run) != epochs_run:
@@ -146,6 +170,11 @@ def _among_files(sealed: SealedRun) -> Iterator[str]:
         ending = f"ends at epoch {sealed.epochs} of {spec.epochs} with finite values"
         ending = f"diverges at epoch {sealed.epochs}" if sealed.status == "diverged" else ending
         yield f"{schema.PROVENANCE} contains the status {provenance['status']}, but {schema.SERIES} {ending}"
+    if provenance.get(KEY, SCHEMA) != SCHEMA:
+        yield f"{schema.PROVENANCE} contains the schema number {provenance[KEY]}, but the run has the number {SCHEMA}"
+    chain = provenance.get(schema.EPOCH_CHAIN, ())
+    if sealed.is_trained_here and len(chain) != sealed.epochs + 1:
+        yield f"{schema.PROVENANCE} contains {len(chain)} digests of states, but {schema.SERIES} ends at epoch {sealed.epochs}"
     if sealed.epochs > spec.epochs:
         yield f"{schema.SERIES} ends at epoch {sealed.epochs}, but the number of epochs in {schema.SPEC} is {spec.epochs}"
     known_epochs = {row[0] for row in sealed.rows}
@@ -172,12 +201,8 @@ def _final_figure(measurements: Measurements, metric: str, site: int) -> tuple[f
 
 
 def _tags(sealed: SealedRun, tags: Mapping[str, str]) -> Iterator[str]:
-    expected = {schema.TAG_STATUS: sealed.status}
-    expected |= {
-        tag: sealed.provenance[name] for tag, name in schema.REPEATED_TAGS.items() if name in sealed.provenance
-    }
-    if sealed.complete:
-        expected[schema.TAG_ADOPTED] = "true" if sealed.spec.weights else ""
+    expected = {schema.TAG_STATUS: sealed.status, schema.TAG_ADOPTED: "true" if sealed.spec.weights else ""}
+    expected |= {tag: sealed.provenance.get(name, "") for tag, name in schema.REPEATED_TAGS.items()}
     for tag, value in expected.items():
         if tags.get(tag, "") != value:
             yield _differs(f"tag {tag}", repr(tags.get(tag, "")), repr(value))
@@ -186,25 +211,15 @@ def _tags(sealed: SealedRun, tags: Mapping[str, str]) -> Iterator[str]:
 def _params(sealed: SealedRun, params: Mapping[str, str]) -> Iterator[str]:
     expected = schema.params(sealed.spec)
     for name in sorted(expected.keys() | {name for name in params if name.startswith(schema.PARAM)}):
-        stored = params.get(name)
-        if stored is None and not _names(sealed.source, name.removeprefix(schema.PARAM)):
-            continue
-        if stored != expected.get(name):
-            yield _differs(f"parameter {name}", repr(stored), repr(expected.get(name)))
-
-
-def _names(source: Mapping[str, Any], path: str) -> bool:
-    first, _, remainder = path.partition("/")
-    return first in source and (not remainder or remainder in source[first])
+        if params.get(name) != expected.get(name):
+            yield _differs(f"parameter {name}", repr(params.get(name)), repr(expected.get(name)))
 
 
 def _last_values(sealed: SealedRun, metrics: Mapping[str, float]) -> Iterator[str]:
     # points are in order of epochs, so the last point of each key remains
     expected = {point.key: point.value for point in sealed.points}
     for key in sorted(expected.keys() | {key for key in metrics if _is_ours(key, sealed.charts)}):
-        is_in_both = key in metrics and key in expected
-        # older releases had other metrics
-        if not _is_logged(metrics.get(key), expected.get(key)) and (is_in_both or sealed.complete):
+        if not _is_logged(metrics.get(key), expected.get(key)):
             yield _differs(f"metric {key}", metrics.get(key, "missing"), expected.get(key))
 
 

@@ -12,7 +12,7 @@ from fa_registry.errors import StoreError
 from fa_registry.safe_files import existing_file_in, folder_size, join_safely
 from fa_registry.tracking.base import DatasetReference, Point, StoredRun, Tracker
 from fa_registry.tracking.mlflow_views import View
-from fa_registry.tracking.schema import EXPERIMENT
+from fa_registry.tracking.schema import EXPERIMENT, NUMBERED
 
 
 class MemoryTracker(Tracker):
@@ -34,13 +34,13 @@ class MemoryTracker(Tracker):
     def create(self, name: str, tags: Mapping[str, str], params: Mapping[str, str]) -> str:
         run_id = f"{len(self.runs) + 1:032x}"
         self.runs[run_id] = StoredRun(
-            run_id, name, EXPERIMENT, "RUNNING", len(self.runs), dict(tags), params=dict(params)
+            run_id, name, EXPERIMENT, "RUNNING", len(self.runs), {**tags, **NUMBERED}, params=dict(params)
         )
         return run_id
 
     def adopt(self, run_id: str, name: str, tags: Mapping[str, str], params: Mapping[str, str]) -> str:
         self.runs[run_id] = dataclasses.replace(self.get(run_id), name=name)
-        self.log(run_id, tags=tags, params=params)
+        self.log(run_id, tags={**tags, **NUMBERED}, params=params)
         return run_id
 
     def log(

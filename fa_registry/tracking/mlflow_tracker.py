@@ -71,12 +71,14 @@ from fa_registry.tracking.mlflow_views import (
 )
 from fa_registry.tracking.schema import (
     EXPERIMENT,
+    NUMBERED,
     TAG_DATA_USE,
     TAG_EXPERIMENT_KIND,
     TAG_NOTE,
     TAG_SOURCE,
     TAG_USER,
     TAG_VIEW,
+    check_run,
 )
 from fa_registry.tracking.store import ARTIFACTS, check_writable, resolve_uri, sqlite_path
 from fa_registry.tracking.store_errors import StoreRefusal
@@ -200,7 +202,7 @@ class MlflowTracker(Tracker):
         run = self._writer.create_run(
             self.experiment_id,
             run_name=name,
-            tags={**tags, TAG_USER: login_name(), TAG_SOURCE: "fa_registry"},
+            tags={**tags, **NUMBERED, TAG_USER: login_name(), TAG_SOURCE: "fa_registry"},
         )
         self._places[run.info.run_id] = _Place.of(run.info)
         self.log(run.info.run_id, params=params)
@@ -209,7 +211,7 @@ class MlflowTracker(Tracker):
     def adopt(self, run_id: str, name: str, tags: Mapping[str, str], params: Mapping[str, str]) -> str:
         self.get(run_id)
         self._writer.update_run(run_id, name=name)
-        self.log(run_id, tags=tags, params=params)
+        self.log(run_id, tags={**tags, **NUMBERED}, params=params)
         return run_id
 
     def log(
@@ -476,6 +478,7 @@ class MlflowTracker(Tracker):
     def _stored(self, run: Run) -> StoredRun:
         info = run.info
         self._places[info.run_id] = _Place.of(info)
+        check_run(info.run_id, run.data.tags)
         return StoredRun(
             info.run_id,
             info.run_name,

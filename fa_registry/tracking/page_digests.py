@@ -2,7 +2,7 @@
 
 An export compares the pages with these digests. An audit's own run has the file digests.json with the SHA-256 of each page. A
 tag of the audit's own run contains the SHA-256 of digests.json. Each audited run has two pages of its newest audit, and a tag
-contains their SHA-256. Older releases recorded no digests.
+contains their SHA-256.
 """
 
 from __future__ import annotations
@@ -40,15 +40,12 @@ def check_audit_pages(tracker: Tracker, audit: StoredRun, names: Sequence[str] =
         names: pages to check; empty means all pages.
 
     Returns:
-        Mapping from page name to size in bytes. The mapping is empty if an older release wrote the audit.
+        Mapping from page name to size in bytes.
 
     Raises:
         IntegrityError: a page is missing or was changed. The message lists all such pages.
     """
-    seal = audit.tags.get(schema.TAG_PAGES)
-    if not seal:
-        return {}
-    sizes = check_files(tracker, audit.run_id, {schema.PAGE_DIGESTS: seal})
+    sizes = check_files(tracker, audit.run_id, {schema.PAGE_DIGESTS: audit.tags.get(schema.TAG_PAGES, "none")})
     content = jsonio.read_json(tracker.artifact(audit.run_id, schema.PAGE_DIGESTS))
     recorded = jsonio.decode(dict[str, str], content, schema.PAGE_DIGESTS)
     page_digests = {name: recorded.get(name, "none") for name in names} if names else recorded
@@ -56,7 +53,10 @@ def check_audit_pages(tracker: Tracker, audit: StoredRun, names: Sequence[str] =
 
 
 def check_run_pages(tracker: Tracker, run: StoredRun) -> dict[str, int]:
-    """Compare an audit's pages on a run with their digests; return and raise as `check_audit_pages`."""
+    """Compare an audit's pages on a run with their digests; return and raise as `check_audit_pages`.
+
+    The mapping is empty if no audit has judged the run.
+    """
     tag = run.tags.get(schema.TAG_PAGES)
     if not tag:
         return {}

@@ -11,14 +11,16 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from fa_registry import jsonio
 from fa_registry.metrics import DECLARED, HEADLINES, Headline, Metric, declaration, logged_headline, value_in
-from fa_registry.records import SCHEMA, EditionReference, Measurements, Reading, RunSpec
+from fa_registry.records import EditionReference, Measurements, Reading, RunSpec
+from fa_registry.schema_number import SCHEMA, check_schema
 
 EXPERIMENT = "fa_registry"
 DIGEST = 8  # characters of an edition's digest in the tag of its verdict
 MAX_EDITION = 200  # characters of an edition's name in a tag; MLflow's keys end at 250
 
 TAGS = "fa."  # prefix of every tag of fa_registry
-TAG_SCHEMA = "fa.schema"
+TAG_SCHEMA = "fa.schema"  # the tracker sets it on every run that it creates, and refuses a run of another number
+NUMBERED = {TAG_SCHEMA: str(SCHEMA)}
 TAG_SPEC = "fa.spec"
 TAG_STUDY = "fa.study"
 TAG_STUDY_RUN = "fa.study_run"  # id of the study's own run, on each run that was trained for the study
@@ -77,7 +79,6 @@ TAG_SOURCE = "mlflow.source.name"
 TAG_DATA_USE = "mlflow.data.context"  # on a run's data set: its use
 TAG_EXPERIMENT_KIND = "mlflow.experimentKind"  # on an experiment
 TAG_VIEW = "mlflow.sharedViewState."  # on an experiment: prefix of the tag's name, before a view's key
-TAG_PARENT = "mlflow.parentRunId"  # written by older releases: MLflow's table hides such runs, see docs/decisions/17
 
 SPEC = "spec.json"
 MEASUREMENTS = "measurements.json"
@@ -160,7 +161,7 @@ def first_fire_tag(rule: str) -> str:
 
 
 def verdict_tag(edition: EditionReference) -> str:
-    """Return the name of the tag that contains the verdict of an edition: `fa.verdict.2026-11.23d1b7cd`.
+    """Return the name of the tag that contains the verdict of an edition: `fa.verdict.2026-05.23d1b7cd`.
 
     The name contains the edition's name and the first 8 characters of its digest. Characters that MLflow does not allow in a tag
     are replaced by `_`. If the user changed thresholds of the edition, the name ends with `.modified`. The verdict of the
@@ -310,10 +311,16 @@ def seed_of(params: Mapping[str, str]) -> int | None:
     return seed if seed is not None and seed.bit_length() < 64 else None
 
 
+def check_run(run_id: str, tags: Mapping[str, str]) -> None:
+    """Raise UsageError if a run of this package has another schema number. Other runs of the store have no number."""
+    if TAG_KIND in tags or TAG_SPEC in tags:
+        advice = "use another store (--store), or the fa_registry that made this store"
+        check_schema(f"run {run_id} of the store", tags.get(TAG_SCHEMA), advice)
+
+
 def tags(spec: RunSpec, setting: str, study: str) -> dict[str, str]:
     """Return the tags that a run has when it is created."""
     return {
-        TAG_SCHEMA: str(SCHEMA),
         TAG_KIND: "run",
         TAG_SPEC: spec.identity,
         TAG_STUDY: study,

@@ -19,13 +19,13 @@ from fa_registry.errors import RegistryError
 from fa_registry.interrupts import deferred_interrupts
 from fa_registry.records import RunSpec
 from fa_registry.records.manifest_checks import OWN_LOOP
+from fa_registry.schema_number import KEY, SCHEMA
 from fa_registry.tracking import lease, schema
 from fa_registry.tracking.base import DatasetReference, Point, RetentionOptions, Tracker
 from fa_registry.tracking.series_parquet import write_series
 from fa_registry.tracking.store_errors import AWAY, WAITED_FOR, StoreRefusal
 from fa_registry.training.checkpoint import content_digest, save_tensors
 from fa_registry.training.devices import gpu_name
-from fa_registry.training.epoch_chain import OLDER_FILE
 from fa_registry.training.loop import EpochRow, TrainingOutcome
 from fa_registry.training.run_setup import RunSetup
 from fa_registry.training.specs import run_name, setting_label
@@ -212,14 +212,10 @@ class RunWriter:
         )
 
     def record_training(self, trainer: Trainer) -> None:
-        """Record the state after the first steps and the chained digests of the epochs.
-
-        A run that resumed from a file of an older release has no chained digests.
-        """
+        """Record the state after the first steps and the chained digests of the epochs."""
         if early := trainer.early:
             save_tensors(self._folder / schema.step_checkpoint(early.step), early.tensors)
-        chain = trainer.chain.digests
-        self._sealed |= {"no_epoch_chain": OLDER_FILE} if chain is None else {schema.EPOCH_CHAIN: chain}
+        self._sealed[schema.EPOCH_CHAIN] = trainer.chain.digests
         if self._keep.keep_states:
             written_epochs = [
                 epoch for epoch in self._kept_after if (self._folder / schema.after_kept_state(epoch)).exists()
@@ -400,6 +396,7 @@ class RunWriter:
     def _provenance(self, outcome: TrainingOutcome, digests: dict[str, str]) -> dict[str, Any]:
         setup = self._task
         return {
+            KEY: SCHEMA,
             **provenance.collect(threads=int(outcome.final.conventions["threads"]), gpu=gpu_name(setup.device)),
             "dataset_digest": setup.splits.digest,
             "parameters": parameter_count(setup.network),

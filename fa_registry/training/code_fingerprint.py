@@ -8,6 +8,7 @@ code or the new code.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from fa_registry import architectures, datasets, diagnostics, methods, tasks
@@ -32,8 +33,6 @@ TEXT = {
     "tasks": "task",
 }
 RANDOM_TARGETS = "random_targets"  # family of data sets with permuted labels
-# version of every built-in plug-in of an older release, which recorded no code
-FIRST: Mapping[str, Any] = {"version": 1}
 SHOWN = 8  # characters of a digest in a message
 
 
@@ -46,8 +45,7 @@ def fingerprint(spec: RunSpec, by_record: bool = False) -> dict[str, dict[str, A
     Returns:
         Mapping from `methods/NAME`, `architectures/NAME`, `datasets/NAME` and `diagnostics/NAME` to version or source digest. It
         contains the method, architecture and data set of `spec` and every installed diagnostic. Two entries are included only if
-        their code is third-party: `tasks/NAME`, and the data set that `random_targets` permutes. The reason is that older
-        releases did not record these two entries.
+        their code is third-party: `tasks/NAME`, and the data set that `random_targets` permutes.
 
     Raises:
         UnknownName: if one of these plug-ins is not installed.
@@ -114,14 +112,14 @@ def packages_of(spec: RunSpec) -> frozenset[str]:
     return frozenset(catalog.location(name).package for catalog, name in plugins) - {""}
 
 
-def plugins_of(spec: RunSpec, code: Code | None = None) -> set[tuple[Catalog, str]]:
+def plugins_of(spec: RunSpec, code: Code = MappingProxyType({})) -> set[tuple[Catalog, str]]:
     """Return (catalog, name) of each plug-in that a training of `spec` uses.
 
-    `code`, the recorded fingerprint of the run, names a third-party task. If it is None, no task is returned.
+    `code`, the recorded fingerprint of the run, names a third-party task.
     """
     family, _, source = spec.dataset.partition(":")
     data_sets = [family, source.partition(":")[0]] if family == RANDOM_TARGETS else [family]
-    recorded_tasks = [key.partition("/")[2] for key in code or {} if key.startswith("tasks/")]
+    recorded_tasks = [key.partition("/")[2] for key in code if key.startswith("tasks/")]
     return {
         (methods.CATALOG, spec.method),
         (architectures.CATALOG, spec.architecture),
@@ -130,54 +128,39 @@ def plugins_of(spec: RunSpec, code: Code | None = None) -> set[tuple[Catalog, st
     }
 
 
-def fingerprint_changes(recorded: Code | None, installed: Code) -> tuple[str, ...]:
+def fingerprint_changes(recorded: Code, installed: Code) -> tuple[str, ...]:
     """Compare a run's recorded code with the installed code.
 
     A diagnostic that was installed or removed after the run is ignored, because it did not change the run's measurements.
 
     Args:
-        recorded: the fingerprint that is recorded with the run, or None for a run of an older release. If None, every built-in
-            plug-in counts as version 1, and the source of every third-party plug-in counts as unknown.
+        recorded: the fingerprint that is recorded with the run.
         installed: the fingerprint of the installed code.
 
     Returns:
         One line per plug-in whose installed code differs from the recorded code.
     """
-    return tuple(_changes(recorded or {}, installed))
+    return tuple(_changes(recorded, installed))
 
 
 def _changes(recorded: Code, installed: Code) -> Iterator[str]:
     for key, installed_entry in installed.items():
         kind, _, name = key.partition("/")
-        recorded_entry = recorded.get(key) or ({} if "digest" in installed_entry else FIRST)
-        if (
-            "digest" in recorded_entry
-            and "digest" in installed_entry
-            and recorded_entry.get("files") != installed_entry.get("files")
-        ):
-            installed_entry = {
-                **installed_entry,
-                "digest": CATALOGS[kind].recorded_digest(name.partition(":")[0], recorded_entry.get("files", "")),
-            }
-        if _same(recorded_entry, installed_entry) or (
-            kind == "diagnostics" and key not in recorded and "digest" in installed_entry
-        ):
+        recorded_entry = recorded.get(key, {})
+        if _same(recorded_entry, installed_entry) or (kind == "diagnostics" and key not in recorded):
             continue
         yield f"{TEXT[kind]} {name}: {_change(recorded_entry, installed_entry)}"
 
 
 def _same(recorded: Mapping[str, Any], installed: Mapping[str, Any]) -> bool:
-    """Return whether two recorded code entries have the same version or source digest.
-
-    The entries may have been recorded by different releases of this package.
-    """
+    """Return whether two code entries have the same version or source digest."""
     name = "digest" if "digest" in installed else "version"
     return ("digest" in recorded) == ("digest" in installed) and recorded.get(name) == installed[name]
 
 
 def _change(recorded: Mapping[str, Any], installed: Mapping[str, Any]) -> str:
     if not recorded:
-        return f"the run recorded no source of this plug-in; the installed source is {describe(installed)}"
+        return f"the run recorded no code of this plug-in; the installed code is {describe(installed)}"
     if "digest" not in recorded and "digest" not in installed:
         return f"version {recorded.get('version')} → {installed['version']}"
     if "digest" not in recorded or "digest" not in installed:

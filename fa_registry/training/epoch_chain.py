@@ -25,19 +25,17 @@ from torch import Tensor
 GMAC = AESGCM(bytes(32))
 NONCE = bytes(12)
 PIECE = 2**30  # bytes of one GMAC; OpenSSL accepts fewer than 2^31
-OLDER_FILE = "the run was resumed from a file that an older release wrote without the digests of earlier epochs"
 
 
 class EpochChain:
     """The chained digests of one training.
 
-    `digests` contains one hexadecimal digest per epoch, starting at epoch 0. `digests` is None if the digest of an epoch is
-    unknown.
+    `digests` contains one hexadecimal digest per epoch, starting at epoch 0.
     """
 
     def __init__(self, initial: Mapping[str, Tensor]):
         """Start the chain with the initial state, a mapping from name to tensor."""
-        self.digests: list[str] | None = []
+        self.digests: list[str] = []
         self._staged: dict[str, Tensor] = {}
         self._pinned: dict[str, Tensor] = {}
         self.stage(initial)
@@ -62,8 +60,7 @@ class EpochChain:
 
         The caller must first wait until the copies that `stage` began are complete.
         """
-        if self.digests is not None:
-            self.digests.append(linked(self.digests, state_digest(self._staged)))
+        self.digests.append(linked(self.digests, state_digest(self._staged)))
         self._staged = {}
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import traceback
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,29 +19,22 @@ from fa_registry.architectures.base import stream_of
 from fa_registry.datasets.base import shared_samples
 from fa_registry.diagnostics import Observation
 from fa_registry.diagnostics.base import MOMENTS, REFERENCE_BATCH, Diagnostic, Measured
-from fa_registry.diagnostics.centred_gamma import NAMES as OF_CENTRED
-from fa_registry.diagnostics.gamma import NOT_CREDITED
-from fa_registry.diagnostics.gamma import NUMBERS as OF_GAMMA
-from fa_registry.diagnostics.gamma_null import NAMES as OF_NULL
-from fa_registry.errors import PluginError, RegistryError
-from fa_registry.metrics import AGGREGATES, DECLARED, REFERENCE_CHECK, SPREAD, declaration
+from fa_registry.errors import PluginError
+from fa_registry.metrics import DECLARED, REFERENCE_CHECK, declaration
 from fa_registry.records import (
     CHANCE,
     SHARED_SAMPLES,
     STREAM,
     Measurements,
     Reading,
-    RunRecord,
     RunSpec,
     Scalar,
-    Series,
 )
 from fa_registry.tasks import reported_metrics
 from fa_registry.training.checkpoint import load_into
 from fa_registry.training.devices import configuration, products
 from fa_registry.training.method_calls import check_finite
 from fa_registry.training.probe_context import (
-    FIRST_CREDITED,
     Conventions,
     bench_conventions,
     bench_of,
@@ -51,8 +43,7 @@ from fa_registry.training.probe_context import (
     credits_under,
 )
 from fa_registry.training.reference import SAMPLES, checked, unreferenced, without_reference
-from fa_registry.training.run_setup import RunSetup, build_network, eval_digest
-from fa_registry.training.spec_plugins import find_plugins
+from fa_registry.training.run_setup import RunSetup, eval_digest
 
 
 @products("fp32")
@@ -353,43 +344,3 @@ def remeasure(
     return with_conventions(
         measure(setup, no_feedback, MOMENTS, initial, conventions, members), setup, conventions, members
     )
-
-
-# Older releases counted site 0 when it is the input. Their records are read without it, as today's measurements.
-
-
-def without_input_site(record: RunRecord) -> RunRecord:
-    """Remove Γ at site 0 from a run's record if site 0 is the network's input.
-
-    Older releases of fa_registry computed Γ at this site too. If the architecture or the data set of the run is not installed, the
-    record is returned unchanged.
-    """
-    with suppress(RegistryError):
-        if build_network(record.spec, find_plugins(record.spec).card).first_credited:
-            by_site = dict(record.by_site)
-            if gamma := by_site.get("gamma"):
-                absent = Series([Reading(None, NOT_CREDITED)] * len(gamma.epochs))
-                by_site["gamma"] = dataclasses.replace(gamma, sites=(absent, *gamma.sites[1:]))
-            return dataclasses.replace(record, measurements=left_out(record.measurements), by_site=by_site)
-    return record
-
-
-def left_out(measurements: Measurements) -> Measurements:
-    """Replace Γ at site 0 by N/A, and compute the aggregates from the sites 1..L only."""
-    absent = Reading(None, NOT_CREDITED)
-    sites = {
-        name: (absent, *row[1:]) if name in (*OF_GAMMA, *OF_NULL, *OF_CENTRED) and row else row
-        for name, row in measurements.sites.items()
-    }
-    scalars = dict(measurements.scalars)
-    deep_names = {
-        name: name.replace("gamma_all_", "gamma_deep_") for name in AGGREGATES if name.startswith("gamma_all_")
-    }
-    scalars |= {
-        name: scalars[deep_name] for name, deep_name in deep_names.items() if name in scalars and deep_name in scalars
-    }
-    values = [scalars[name].value for name in deep_names if name in scalars and scalars[name].value is not None]
-    if SPREAD in scalars and values:
-        scalars[SPREAD] = Reading(max(values) - min(values))
-    conventions = {**measurements.conventions, FIRST_CREDITED: 1}
-    return dataclasses.replace(measurements, sites=sites, scalars=scalars, conventions=conventions)

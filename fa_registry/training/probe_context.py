@@ -33,7 +33,6 @@ from fa_registry.training.method_calls import compute_credits, frozen_weights
 from fa_registry.training.run_setup import EVAL_SAMPLES, RunSetup, network_shape
 
 LEAST = "fidelity_least_error"  # name of an entry in a run's conventions
-EVERY_ERROR = -1.0  # least_error of older releases, which counted every sample
 FIRST_CREDITED = "first_credited_site"  # name of an entry in a run's conventions
 CHEAP_WORK = 5e8  # greatest number of floating-point operations of a cheap draw: about 20 ms of a core
 COUNTED_SAMPLES = 8
@@ -44,7 +43,7 @@ NO_INITIAL = "the run's initial weights were not saved"
 
 @dataclass(frozen=True)
 class Conventions:
-    """Parameters of the metrics that may differ between versions of this package.
+    """Parameters of the metrics that are recorded with a run.
 
     Attributes:
         null_draws: number of newly drawn feedback states for the null distribution of the alignment Γ.
@@ -61,24 +60,11 @@ def conventions_of_setup(setup: RunSetup, recorded: Mapping[str, Scalar] | None 
     """Return the parameters of the metrics for a new run or for a recorded run.
 
     `recorded` contains the conventions that the run recorded, or is None for the defaults of the installed version. Only the
-    recorded number of draws is used. For the other two parameters, the recorded values are ignored, because a run must not
-    choose which samples and sites count. If `recorded` lacks one of the three parameters, an older version measured the run.
-    The function then uses the value that was fixed in that version.
+    recorded number of draws is used. The other two recorded values are ignored, because a run must not choose which samples
+    and sites count.
     """
-    if recorded is None:
-        return Conventions(null_draws(setup), first_credited=setup.network.first_credited)
-    draws = int(recorded.get("gamma_null_draws", COSTLY_DRAWS))
-    return Conventions(
-        draws, least_error_of(recorded), setup.network.first_credited if FIRST_CREDITED in recorded else 0
-    )
-
-
-def least_error_of(recorded: Mapping[str, Scalar]) -> float:
-    """Return the lower limit of ‖e‖. The fidelity includes only samples above this limit.
-
-    If the run recorded no limit, all samples are included.
-    """
-    return LEAST_ERROR if LEAST in recorded else EVERY_ERROR
+    draws = (recorded or {}).get("gamma_null_draws") or null_draws(setup)
+    return Conventions(int(draws), first_credited=setup.network.first_credited)
 
 
 def bench_of(

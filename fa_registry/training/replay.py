@@ -42,8 +42,7 @@ class RecordedEpochs:
     """A run's record of its epochs.
 
     Attributes:
-        chain: one digest per epoch, starting at epoch 0 (see epoch_chain). It is empty if no digests were recorded.
-        no_chain: the reason why `chain` is empty.
+        chain: one digest per epoch, starting at epoch 0 (see epoch_chain).
         row_differs: function that compares an epoch's recomputed measurements with the recorded series and returns the difference
             as a text.
         rows: the epochs whose measurements are recomputed. The losses of every epoch are compared.
@@ -56,7 +55,6 @@ class RecordedEpochs:
     """
 
     chain: Sequence[str] = ()
-    no_chain: str = "an older release, which recorded no digests, trained this run"
     row_differs: Callable[[int, Measurements], str] = lambda epoch, measured: ""
     rows: Collection[int] = ()
     kept: Mapping[int, tuple[Path, str, Path, str]] = field(default_factory=dict)
@@ -74,7 +72,7 @@ class EpochComparison:
         self._rows: list[int] = []
         self.reached = -1
         self.difference = ""
-        if recorded.chain and len(recorded.chain) != epochs + 1:
+        if len(recorded.chain) != epochs + 1:
             self.difference = (
                 f"expected one recorded digest per state, found {len(recorded.chain)} digests for {epochs + 1} states"
             )
@@ -89,11 +87,11 @@ class EpochComparison:
         Returns:
             False if this epoch or an earlier epoch differs.
         """
-        epoch, chain = trainer.epoch, self._recorded.chain
+        epoch = trainer.epoch
         if epoch > self._epochs:  # the run ended earlier, so nothing is recorded of this epoch
             return not self.difference
         self.reached = epoch
-        if not self.difference and chain and chain[epoch] != trainer.chain.digests[epoch] and _is_finite(trainer):
+        if not self.difference and self._is_other_state(trainer) and _is_finite(trainer):
             self.difference = f"epoch {epoch} is the first epoch whose state differs from the recorded state"
         if not self.difference and (
             row_difference := self._recorded.row_differs(epoch, self._measured(trainer, losses))
@@ -102,6 +100,9 @@ class EpochComparison:
                 f"epoch {epoch} is the first epoch whose measurements differ from the recorded values: {row_difference}"
             )
         return not self.difference
+
+    def _is_other_state(self, trainer: Trainer) -> bool:
+        return self._recorded.chain[trainer.epoch] != trainer.chain.digests[trainer.epoch]
 
     def _measured(self, trainer: Trainer, losses: Mapping[str, Reading] | None) -> Measurements:
         """Return this epoch's losses, and all its measurements if the epoch is in `rows`."""
@@ -148,8 +149,7 @@ class EpochComparison:
         if difference:
             return Check(WHOLE, "differs", f"replay from the specification: {difference}", **counts)
         part = f"{max(self.reached, 0)} of {self._epochs} epochs were replayed from the specification"
-        reproduced = "every recorded digest of these epochs is reproduced"
-        digests = reproduced if self._recorded.chain else f"no digest was compared, because {self._recorded.no_chain}"
+        digests = "every recorded digest of these epochs is reproduced"
         rows = (
             f"measurements were recomputed after {epochs_text(self._rows)}"
             if self._rows
@@ -179,12 +179,9 @@ def work_of(setup: RunSetup, epochs: int) -> float:
 def continues(chain: Sequence[str], trainer: Trainer) -> bool:
     """Return whether the digest of the trainer's state equals the recorded digest of the epoch.
 
-    The result is True if no chain was recorded. The result is False if the chain has no digest of this epoch or if the previous
-    digest is not hexadecimal.
+    The result is False if the chain has no digest of this epoch or if the previous digest is not hexadecimal.
     """
     epoch = trainer.epoch
-    if not chain:
-        return True
     state = {name: tensor.detach().cpu() for name, tensor in trainer.training_state().items()}
     try:
         return epoch < len(chain) and linked(chain[:epoch], state_digest(state)) == chain[epoch]

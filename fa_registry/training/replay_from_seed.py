@@ -230,8 +230,6 @@ def _initial(setup: RunSetup, sealed: SealedTraining) -> Check:
     subject, reinitialised = "initial weights", setup.network.state_dict()
     if sealed.initial is not None:
         return _compared(subject, load_tensors(sealed.initial, sealed.digests.get("initial")), reinitialised, sealed)
-    if not sealed.initial_content:
-        return Check(subject, "not possible", "no initial weights are recorded with this run", sealed=False)
     if content_digest(reinitialised) == sealed.initial_content:
         return Check(
             subject,
@@ -255,7 +253,7 @@ def _with_replay(initial: Check, replayed: Sequence[Check]) -> Check:
     The check is changed only if its outcome is "not possible".
     """
     is_reproduced = any((check.subject, check.outcome) == ("first steps", "agrees") for check in replayed)
-    if not (is_reproduced and initial.outcome == "not possible" and initial.sealed):
+    if not (is_reproduced and initial.outcome == "not possible"):
         return initial
     text = "the initial weights differ by rounding, but the first replayed steps lead to the recorded state"
     return Check(initial.subject, "agrees", f"{text}, within {SAME_WAY:g} of the distance from the start")
@@ -265,14 +263,16 @@ def _feedback(setup: RunSetup, sealed: SealedTraining) -> Iterator[Check]:
     reinitialised = setup.feedback.state_dict()
     if not reinitialised:
         return
-    if not is_fixed(setup):
+    if sealed.digests.get("feedback") is None:
+        yield Check("feedback", "differs", "the run recorded no feedback state, although its method has one")
+    elif not is_fixed(setup):
         yield Check(
             "feedback",
             "not possible",
             "the feedback changes during training; the check of the first steps covers the feedback too",
         )
     elif sealed.feedback is None:
-        yield Check("feedback", "not possible", "there is no recorded feedback state to compare")
+        yield Check("feedback", "not possible", "the file of the recorded feedback state is missing")
     else:
         recorded = load_tensors(sealed.feedback, sealed.digests.get("feedback"))
         yield _compared("feedback", recorded, reinitialised, sealed)
@@ -544,9 +544,8 @@ class _Replay:
             yield Check("first steps", "agrees", description, steps=self._steps)
         else:
             step = self._sealed.early_step
-            absent_text = f"the first recorded state is the state after step {step}" if step else NOT_SEALED
-            text = f"{share}, but no state was compared, because {absent_text}"
-            yield Check("first steps", "not possible", text, sealed=step is not None)
+            text = f"{share}, but the first recorded state is the state after step {step}, so no state was compared"
+            yield Check("first steps", "not possible" if step else "differs", text if step else NOT_SEALED)
         if self._objections:
             step, objection_text = next(iter(self._objections.items()))
             yield Check("training credit", "differs", f"at step {step}: {objection_text}")

@@ -20,9 +20,10 @@ from typing import Any
 from safetensors.torch import load, save
 
 from fa_registry import jsonio, process_ownership
-from fa_registry.errors import IntegrityError, InvalidFields
+from fa_registry.errors import IntegrityError, UsageError
 from fa_registry.records import Measurements
 from fa_registry.safe_files import UnreadableFile, check_file
+from fa_registry.schema_number import KEY, SCHEMA, check_schema
 from fa_registry.training.checkpoint import READING_FAILS
 from fa_registry.training.loop import EpochRow
 from fa_registry.training.trainer import EarlyCheckpoint, Trainer
@@ -48,6 +49,7 @@ class ResumeFile:
     def write(self, trainer: Trainer, rows: Sequence[EpochRow]) -> None:
         """Write state and measured rows atomically: if the process is killed, the previous file remains."""
         head = {
+            KEY: SCHEMA,
             "of": self.path.stem,
             "epoch": trainer.epoch,
             "early_step": trainer.early.step if trainer.early else None,
@@ -86,7 +88,7 @@ class ResumeFile:
             LOG.warning(SET_ASIDE, error, damaged_path)
             return []
         restore(trainer, tensors, head["epoch"])
-        trainer.chain.digests = head.get("epoch_chain")
+        trainer.chain.digests = head["epoch_chain"]
         if head["early_step"] is not None:
             trainer.early = EarlyCheckpoint(head["early_step"], under(tensors, "early."))
         return rows
@@ -114,6 +116,7 @@ class ResumeFile:
         line, _, tensor_bytes = body.partition(b"\n")
         try:
             head = jsonio.loads(line.decode())
+            check_schema(str(self.path), head.get(KEY), "the run starts again")
             identity, last = head["of"], head["epoch"]
             rows = [EpochRow(row["epoch"], jsonio.decode(Measurements, row["measurements"])) for row in head["rows"]]
             if [row.epoch for row in rows] not in ([], list(range(last + 1))):
@@ -124,7 +127,8 @@ class ResumeFile:
         except (
             *READING_FAILS,
             TypeError,
-            InvalidFields,
+            AttributeError,
+            UsageError,
         ) as error:  # the digest is right, but no training wrote the file
             raise IntegrityError(
                 f"the file with the state to resume from, {self.path}, was not written by a training: {error}"
@@ -137,9 +141,7 @@ class ResumeFile:
 
 
 def _is_chain(digests: Any, last: int) -> bool:
-    """Return True if `digests` has one digest per epoch, or if it is None, as in older files."""
-    if digests is None:
-        return True
+    """Return whether `digests` has one digest per epoch."""
     return isinstance(digests, list) and len(digests) == last + 1 and all(map(DIGEST.fullmatch, map(str, digests)))
 
 

@@ -26,7 +26,7 @@ from fa_registry.diagnostics import (
     run_forward_backward,
 )
 from fa_registry.diagnostics._probe import NO_BENCH
-from fa_registry.diagnostics.base import LEAST_ERROR, Diagnostic
+from fa_registry.diagnostics.base import Diagnostic
 from fa_registry.diagnostics.h_norm import state_norms
 from fa_registry.errors import InvalidFields
 from fa_registry.metrics import REFERENCE_CHECK
@@ -253,7 +253,6 @@ def measured(
     y: Tensor,
     rule: UserCreditRule,
     diagnostics: Iterable[Diagnostic],
-    least_error: float = LEAST_ERROR,
     objection: str | None = None,
     samples: int | None = None,
     initial_norms: Sequence[float] | None = None,
@@ -267,7 +266,6 @@ def measured(
 
     Args:
         network, x, y: network with observable sites, input (N, …) and labels (N,).
-        least_error: as for an Observation.
         objection: the result of an earlier check, or None to check the gradient now.
         samples: as for reference.checked.
         initial_norms: h_norm of every site at initialisation, or None if it is unknown. An empty sequence means that the model is
@@ -280,9 +278,7 @@ def measured(
     forward_backward, rule_credits, check = _checked_pass(network, x, y, rule, objection is None, samples, task)
     states = forward_backward.single.hidden
     credits = None if rule_credits is None else _filled(rule_credits, states)
-    base_observation = forward_backward.observation(
-        credits, no_credits=NO_RULE, least_error=least_error, initial_norms=initial_norms
-    )
+    base_observation = forward_backward.observation(credits, no_credits=NO_RULE, initial_norms=initial_norms)
     if initial_norms is not None and not initial_norms:
         base_observation = replace(base_observation, initial_norms=state_norms(base_observation.hidden))
     bench = rule.bench(x, y, states, forward_backward.rows) if rule else None

@@ -26,7 +26,8 @@ from fa_registry.workflows.audit_publication import verdict_tags
 from fa_registry.workflows.second_judgement import SHOWN, first_lines
 
 FORM = re.compile(r"forms/[^/]+\.md")  # users write into these files, so their text is kept when pages are rendered
-RECORDED = ("spec", "status", "digests", "feedback", "provenance", "trajectory")  # fields that come from a run's files
+# fields that come from a run's files
+RECORDED = ("spec", "status", "setting", "digests", "feedback", "provenance", "trajectory", "by_site")
 
 
 def outcome_of(check: Callable[[], Integrity]) -> Integrity:
@@ -53,10 +54,6 @@ def check_record(tracker: Tracker, run: StoredRun, reported: RunRecord) -> Integ
         for name in RECORDED
         if jsonio.digest_of(getattr(recorded, name)) != jsonio.digest_of(getattr(reported, name))
     ]
-    same_metrics = {name: recorded.by_site.get(name) for name in reported.by_site}  # older reports have fewer of them
-    differing += ["by_site"] if jsonio.digest_of(same_metrics) != jsonio.digest_of(reported.by_site) else []
-    if reported.setting != recorded.provenance.get("setting", reported.setting):
-        differing.append("setting")
     recorded_scalars, reported_scalars = recorded.measurements.scalars, reported.measurements.scalars
     differing += [name for name in ONLY_IN_TRAINING if recorded_scalars.get(name) != reported_scalars.get(name)]
     comparison = compare(recorded.measurements, reported.measurements)
@@ -117,11 +114,10 @@ def check_pages(tracker: Tracker, audit: StoredRun, out: Path) -> Integrity:
     names = sorted(recorded | rendered.keys())
     stored = {name: _text(tracker.artifact(audit.run_id, name)) for name in names}
     differing = [name for name in names if stored[name] is None or stored[name] != rendered.get(name)]
-    origin = "" if recorded else "an older release wrote the pages and recorded no digests; "
     if differing:
         text = f"{len(differing)} of {len(names)} pages differ from newly rendered pages"
-        return _other_bytes(audit, f"{origin}{text}: {', '.join(differing[:SHOWN])}")
-    return Integrity("verified", (f"{origin}all {len(names)} pages have the same bytes as newly rendered pages",))
+        return _other_bytes(audit, f"{text}: {', '.join(differing[:SHOWN])}")
+    return Integrity("verified", (f"all {len(names)} pages have the same bytes as newly rendered pages",))
 
 
 def _other_bytes(audit: StoredRun, text: str) -> Integrity:
@@ -184,7 +180,7 @@ def expected_verdict_tags(report: AuditReport, run: StoredRun) -> dict[str, str]
     """Return the tags `fa.verdict…` that the audit set on the run; empty if the run is not in the report."""
     for index, judged in enumerate(report.runs):
         if judged.record.run_id == run.run_id:
-            return verdict_tags(report, index, {})
+            return verdict_tags(report, index)
     for excluded in report.excluded:
         if excluded.run_id == run.run_id:
             names = [name for name in run.tags if name.startswith(schema.TAG_VERDICT)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from fa_registry import jsonio, process_ownership
 from fa_registry.errors import RegistryError
 from fa_registry.interrupts import deferred_interrupts
 from fa_registry.protocol.builtin_editions import describe_edition, verdict_mark
-from fa_registry.records import SCHEMA, AuditReport, EditionReference, RunAudit, Verdict
+from fa_registry.records import AuditReport, EditionReference, RunAudit, Verdict
 from fa_registry.reporting.pages.form import inline_assets, placeholder_form
 from fa_registry.reporting.pages.notes import Notes, not_judged_text
 from fa_registry.safe_files import UnreadableFile
@@ -27,8 +26,6 @@ from fa_registry.workflows.selection import Selection, previous_seed_sets
 from fa_registry.workflows.stores import mlflow_page
 
 LOG = logging.getLogger(__name__)
-NO_DIGEST = "not known by which rules: an older release set this tag"
-HAS_DIGEST = re.compile(r".*\.[0-9a-f]{8}(\.modified)?").fullmatch
 RULE = "\n\n---\n\n"  # separates the findings of the newest audit from the study's question, in the study's note
 
 
@@ -51,7 +48,6 @@ def log_audit(
     """
     tags = {
         schema.TAG_KIND: "audit",
-        schema.TAG_SCHEMA: str(SCHEMA),
         schema.TAG_STATUS: "running",
         schema.TAG_PROCESS: process_ownership.process_tag(),
         schema.TAG_STUDY: selection.study,
@@ -127,7 +123,7 @@ def _tag_runs(
         run_id = run.record.run_id
         form = tracker.link(run_id, schema.FORM) if run_id in notes.forms else ""
         stored_tags = stored_runs[run_id].tags
-        tags = {**verdict_tags(report, index, stored_tags), **first_fire_tags(run, report, stored_tags)}
+        tags = {**verdict_tags(report, index), **first_fire_tags(run, report, stored_tags)}
         note = notes.of_run(run, form, audit_link)
         pages = {**forms.get(run_id, {}), **_attach(tracker, [run_id], schema.SHORT_FORM, note)}
         tags |= {schema.TAG_NOTE: note, schema.TAG_REPORT: audit_id, **seal_pages(pages)}
@@ -199,7 +195,7 @@ def _tag_studies(tracker: Tracker, selection: Selection, tags: Mapping[str, str]
     """Tag the study runs of the audited runs; keep the study's question in each note."""
     if not selection.study:
         return
-    parents = {run.tags.get(schema.TAG_STUDY_RUN) or run.tags.get(schema.TAG_PARENT) for run in selection.runs}
+    parents = {run.tags.get(schema.TAG_STUDY_RUN) for run in selection.runs}
     for study in tracker.search({schema.TAG_KIND: "study", schema.TAG_STUDY: selection.study}):
         if study.run_id in parents:
             question = study.tags.get(schema.TAG_NOTE, "").rpartition(RULE)[2]
@@ -207,15 +203,13 @@ def _tag_studies(tracker: Tracker, selection: Selection, tags: Mapping[str, str]
             tracker.log(study.run_id, tags={**tags, schema.TAG_NOTE: note})
 
 
-def verdict_tags(report: AuditReport, index: int, current_tags: Mapping[str, str]) -> dict[str, str]:
+def verdict_tags(report: AuditReport, index: int) -> dict[str, str]:
     """Return the tags with the verdicts of a run.
 
     `fa.verdict` is the verdict of the leading edition. There is one tag `fa.verdict.<edition>.<digest>` per edition.
     """
     leading_verdict = report.runs[index].verdict
-    verdict_names = (name for name in current_tags if name.startswith(f"{schema.TAG_VERDICT}."))
-    tags = {name: NO_DIGEST for name in verdict_names if not HAS_DIGEST(name)}
-    tags |= {schema.verdict_tag(report.edition): leading_verdict.label}
+    tags = {schema.verdict_tag(report.edition): leading_verdict.label}
     for opinion in report.opinions:
         tags[schema.verdict_tag(opinion.edition)] = opinion.judgements[index].verdict.label
     return tags | {schema.TAG_VERDICT: verdict_text(leading_verdict, report.edition)}
@@ -228,7 +222,7 @@ def outdated_verdict_tags(tags: Mapping[str, str], current_tags: Mapping[str, st
     verdict of the same edition with the original thresholds.
     """
     # for an edition with changed thresholds, the name of the tag ends with .modified
-    prefixes = tuple(f"{name}." for name in tags if name.startswith(schema.TAG_VERDICT) and HAS_DIGEST(name))
+    prefixes = tuple(f"{name}." for name in tags if name.startswith(f"{schema.TAG_VERDICT}."))
     return [name for name in current_tags if name.startswith(prefixes) and name not in tags]
 
 

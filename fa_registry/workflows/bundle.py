@@ -251,7 +251,7 @@ def _put(tracker: Tracker, source: MemoryTracker, run: StoredRun, origin: Mappin
 
 KEPT_TAGS = frozenset(
     (
-        *(schema.TAG_SCHEMA, schema.TAG_KIND, schema.TAG_SPEC, schema.TAG_STATUS, schema.TAG_ARTIFACTS),
+        *(schema.TAG_KIND, schema.TAG_SPEC, schema.TAG_STATUS, schema.TAG_ARTIFACTS),
         *(schema.TAG_NOT_FINITE, schema.TAG_SITES, schema.TAG_CODE, schema.TAG_ADOPTED, schema.TAG_FIRST_FIRE_BY),
         schema.TAG_HEADLINE,
         *schema.REPEATED_TAGS,

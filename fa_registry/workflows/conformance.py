@@ -67,14 +67,12 @@ def _conformance(record: RunRecord) -> Conformance:
     spec = record.spec
     if OWN_LOOP in record.provenance:
         return Conformance("unchecked", ("a user-supplied loop trained the run instead of the installed method",))
-    entry = (sealed_code(record.provenance) or {}).get(f"methods/{spec.method}", {})
+    entry = sealed_code(record.provenance).get(f"methods/{spec.method}", {})
     try:
         is_builtin = methods.CATALOG.location(spec.method).is_builtin
         if is_builtin and "digest" not in entry:
             return Conformance("own")
-        if not is_builtin and entry.get("digest") == methods.CATALOG.recorded_digest(
-            spec.method, entry.get("files", "")
-        ):
+        if not is_builtin and entry.get("digest") == methods.CATALOG.code(spec.method)["digest"]:
             return _tested(jsonio.canonical(_key(spec)))
     except UnknownName:
         return _stated(record, "the package of the method is not installed here")
@@ -156,23 +154,18 @@ def code_changes(tracker: Tracker, run: StoredRun, spec: RunSpec) -> tuple[str, 
     """
     today = fingerprint(spec, by_record=True)
     tag = run.tags.get(schema.TAG_CODE)
-    if tag is None:
-        return fingerprint_changes(None, today)
     if tag == jsonio.digest_of(today):
         return ()
     try:
         path = tracker.artifact(run.run_id, schema.PROVENANCE)
-        return fingerprint_changes(sealed_code(read_provenance(path)) if path else None, today)
+        return fingerprint_changes(sealed_code(read_provenance(path)) if path else {}, today)
     except IntegrityError as error:
         return (f"cannot read which code trained the run: {error}",)
 
 
-def sealed_code(provenance: Mapping[str, Any]) -> Code | None:
-    """Return the description of the code that trained a run; None if an older release recorded no code."""
-    code = provenance.get("code")
-    if not isinstance(code, Mapping):
-        return None
-    return {name: entry for name, entry in code.items() if isinstance(entry, Mapping)}
+def sealed_code(provenance: Mapping[str, Any]) -> Code:
+    """Return the description of the code that trained a run."""
+    return {name: entry for name, entry in provenance.get("code", {}).items() if isinstance(entry, Mapping)}
 
 
 def log_code_changes(changed: Mapping[str, Sequence[str]], is_kept: bool) -> None:
@@ -200,7 +193,7 @@ def code_check(record: RunRecord) -> Check:
     try:
         differences = fingerprint_changes(recorded_code, fingerprint(record.spec))
     except (UnknownName, PluginError) as error:
-        entries = {describe(entry) for entry in (recorded_code or {}).values() if "digest" in entry}
+        entries = {describe(entry) for entry in recorded_code.values() if "digest" in entry}
         wanted = f"; the run was trained with {', '.join(sorted(entries))}" if entries else ""
         return Check(SUBJECT, "not possible", f"{str(error).splitlines()[0]}{wanted}")
     if differences:
@@ -208,7 +201,4 @@ def code_check(record: RunRecord) -> Check:
         return Check(
             SUBJECT, "not possible", f"{action} by other code than the installed code: {'; '.join(differences)}"
         )
-    if recorded_code is None:
-        text = "an older release recorded no code; its plug-ins count as version 1, which is the installed version"
-        return Check(SUBJECT, "agrees", text)
     return Check(SUBJECT, "agrees", "method, architecture, data set and diagnostics are the same as in training")

@@ -29,10 +29,7 @@ FEW = 100  # up to this number of digests, one query per digest is faster than r
 
 
 def final_weights(tracker: Tracker, record: RunRecord) -> Check:
-    """Check that the checkpoint contains the weights whose digest the run recorded.
-
-    Runs of older releases recorded only the digest of the file, and only this digest is checked.
-    """
+    """Check that the checkpoint contains the weights whose digest the run recorded."""
     path = tracker.artifact(record.run_id, schema.FINAL)
     if path is None:  # the recomputation reports the missing file
         return Check(FINAL_WEIGHTS, "not possible", f"{schema.FINAL} is not in the store")
@@ -40,7 +37,7 @@ def final_weights(tracker: Tracker, record: RunRecord) -> Check:
         stored_digest = content_digest(load_tensors(path, record.digests.get(schema.FINAL)))
     except IntegrityError as error:
         return Check(FINAL_WEIGHTS, "differs", str(error))
-    recorded_digest = record.provenance.get("final_weights", stored_digest)
+    recorded_digest = record.provenance.get("final_weights", "")
     if stored_digest != recorded_digest:
         expected = f"expected weights with digest {recorded_digest or 'none'}"
         return Check(FINAL_WEIGHTS, "differs", f"{schema.FINAL}: {expected}, found {stored_digest or 'none'}")
@@ -78,7 +75,7 @@ def compared(tracker: Tracker, records: Sequence[RunRecord]) -> list[RunRecord]:
     another record has an equal trained tensor (see `shared_tensors`). Other runs in the store are found by the digest in their
     tags, and confirmed by the digest in their recorded files. The order of the records does not change.
     """
-    digests = [record.provenance.get("final_weights") or _content(tracker, record) for record in records]
+    digests = [record.provenance.get("final_weights", "") for record in records]
     by_digest: dict[str, list[RunRecord]] = {}
     for digest, record in zip(digests, records, strict=True):
         by_digest.setdefault(digest, []).append(record)
@@ -203,15 +200,6 @@ def _end_to_end(spec: RunSpec) -> bool:
         return methods.CATALOG.get(spec.method).end_to_end
     except (UnknownName, PluginError):  # the plug-in is not installed here or is broken
         return False
-
-
-def _content(tracker: Tracker, record: RunRecord) -> str:
-    """Return the digest of the checkpoint's content, or "" if it is unreadable."""
-    try:
-        path = tracker.artifact(record.run_id, schema.FINAL)
-        return content_digest(load_tensors(path)) if path else ""
-    except RegistryError:
-        return ""
 
 
 def _elsewhere(tracker: Tracker, by_digest: Mapping[str, Sequence[RunRecord]]) -> dict[str, list[RunRecord]]:

@@ -330,7 +330,6 @@ class PlanOptions:
     """Options for a study that is only planned."""
 
     dry_run: bool = option(False, "Print which runs would be trained; train and write nothing.")
-    no_probe: bool = option(False, "This option has no effect.", "--no-timing", hidden=True)
 
 
 @dataclass(frozen=True)

@@ -43,9 +43,8 @@ from fa_registry.training.checkpoint import load_tensors
 from fa_registry.training.code_fingerprint import packages_of
 from fa_registry.training.device_names import MOST_PROCESSES, resolve
 from fa_registry.training.devices import device_of, on_device, pinned_threads, threads_refused
-from fa_registry.training.measuring import NO_FEEDBACK, machine, obstacle, remeasure, without_input_site
+from fa_registry.training.measuring import NO_FEEDBACK, machine, obstacle, remeasure
 from fa_registry.training.network_check import network_check, task_check, training_check
-from fa_registry.training.probe_context import FIRST_CREDITED
 from fa_registry.training.replay_from_seed import (
     OFF,
     ReplayResult,
@@ -368,8 +367,6 @@ def remeasure_run(
     logged = read_record(tracker, run)
     unchecked = dataclasses.replace(logged, integrity=dataclasses.replace(logged.integrity, checks=()))
     record, replay = _measured(tracker, unchecked, measuring, data_root)
-    if FIRST_CREDITED not in logged.measurements.conventions and OWN_LOOP not in record.provenance:
-        record = without_input_site(record)
     checks = [*logged.integrity.checks, final_weights(tracker, logged), *initial_weights(tracker, logged)]
     return dataclasses.replace(record, integrity=with_checks(record.integrity, checks)), replay
 

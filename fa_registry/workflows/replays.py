@@ -156,7 +156,6 @@ def recorded_epochs(
             states[epoch] = (paths[0], record.digests[names[0]], paths[1], record.digests[names[1]])
     return RecordedEpochs(
         tuple(provenance.get(schema.EPOCH_CHAIN, ())),
-        provenance.get("no_epoch_chain", RecordedEpochs.no_chain),
         row_differs,
         frozenset(rows),
         states,

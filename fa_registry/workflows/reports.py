@@ -13,9 +13,11 @@ from pathlib import Path
 
 from fa_registry import jsonio
 from fa_registry.errors import IntegrityError, InvalidFields, UnknownName, UsageError, unknown_name_text
-from fa_registry.records import SCHEMA, AuditReport
+from fa_registry.protocol.verdict import is_intact
+from fa_registry.records import AuditReport
 from fa_registry.reporting.diff import AuditDiff, audit_diff
 from fa_registry.safe_files import UnreadableFile, resolve_user_path
+from fa_registry.schema_number import KEY, check_schema
 from fa_registry.studies.study_files import find, name_in_store
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
@@ -179,9 +181,8 @@ def _warn_of_changed_pages(tracker: Tracker, audit: StoredRun, command: str) -> 
 
 def audits_of(tracker: Tracker, study: str) -> list[StoredRun]:
     """Return the MLflow runs of a study's audits, newest first."""
-    # Start times are used only for audits of older releases, which have no number: a machine's clock may be wrong.
     audits = tracker.search({schema.TAG_KIND: "audit", schema.TAG_STUDY: study})
-    return sorted(audits, key=lambda audit: (_number(audit), audit.started), reverse=True)
+    return sorted(audits, key=_number, reverse=True)  # by number and not by time: a machine's clock may be wrong
 
 
 def numbered(audits: Sequence[StoredRun]) -> dict[str, str]:
@@ -212,7 +213,7 @@ def recorded_report(tracker: Tracker, audit_run_id: str, command: str) -> AuditR
 
     check_audit_pages(tracker, audit, [schema.AUDIT_REPORT])
     report = load_report(path)
-    # the digest is that of the JSON text, because the decoded report may have fields that a later release added
+    # the digest is that of the JSON text, which may lack fields with a default
     digest = jsonio.digest_of(jsonio.read_json(path, LARGEST))
     if audit.tags.get(schema.TAG_AUDIT) != digest:
         raise IntegrityError(
@@ -243,32 +244,25 @@ def load_report(path: Path) -> AuditReport:
 
     Raises:
         InvalidFields: the file is not an audit report.
-        UsageError: the report has another schema version, because another release wrote it.
+        UsageError: the report has another schema number, or none.
     """
     subject = f"report {path}"
     try:
         raw = jsonio.read_json(resolve_user_path(path), LARGEST)
     except UnreadableFile as error:
         raise InvalidFields(subject, [f"file: {error.reason}"]) from error
-    schema_version = raw.get("schema") if isinstance(raw, Mapping) else None
-    if isinstance(schema_version, int) and schema_version != SCHEMA:
-        advice = (
-            "an older release wrote the report; audit the runs again, or read the report with the older release"
-            if schema_version < SCHEMA
-            else "a newer release wrote the report; update fa_registry"
+    if isinstance(raw, Mapping):
+        check_schema(
+            subject, raw.get(KEY), "audit the runs again, or read the report with the fa_registry that wrote it"
         )
-        raise UsageError(f"{subject}: expected schema {SCHEMA}, found {schema_version}; {advice}")
     report = jsonio.decode(AuditReport, raw, subject)
-    problems = list(_incomplete(report))
-    if schema_version != SCHEMA:
-        problems.append(f"schema: expected {SCHEMA}, found nothing")
-    if problems:
+    if problems := list(_incomplete(report)):
         raise InvalidFields(subject, problems)
     return report
 
 
 def _incomplete(report: AuditReport) -> Iterator[str]:
-    """Yield one error per duplicate run, and one error per edition with wrong runs.
+    """Yield one error per duplicate or mismatched run, and one error per edition with wrong runs.
 
     Each edition must have judged the runs of the report, in the same order.
     """
@@ -276,6 +270,9 @@ def _incomplete(report: AuditReport) -> Iterator[str]:
     for run_id, count in sorted(Counter(ids).items()):
         if count > 1:
             yield f"runs: expected every run once, found {run_id} {count} times"
+    for index, run in enumerate(report.runs):
+        if not is_intact(run.record):  # an audit excludes such a run
+            yield f"runs[{index}].record.integrity.state: expected no mismatch among the judged runs, found run {run.record.run_id}"
     for index, opinion in enumerate(report.opinions):
         judged_ids = [item.run_id for item in opinion.judgements]
         if judged_ids != ids:

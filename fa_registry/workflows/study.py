@@ -14,7 +14,7 @@ from fa_registry.errors import Interrupted, InvalidFields, UnknownName, pluralis
 from fa_registry.interrupts import deferred_interrupts
 from fa_registry.metrics import DEFAULT, Headline
 from fa_registry.protocol.rules import Edition
-from fa_registry.records import SCHEMA, RunSpec
+from fa_registry.records import RunSpec
 from fa_registry.reporting.text.filters import markdown_text
 from fa_registry.studies.executors.base import JobResources
 from fa_registry.studies.study import Study
@@ -320,7 +320,6 @@ def unusable_settings(study: Study) -> list[str]:
 def _study_tags(study: Study) -> dict[str, str]:
     return {
         **_marks(study),
-        schema.TAG_SCHEMA: str(SCHEMA),
         schema.TAG_STATUS: "running",
         schema.TAG_PROCESS: process_ownership.process_tag(),
         schema.TAG_NOTE: study_note(study),

@@ -26,7 +26,7 @@ from fa_registry.tracking.resume_upload import KeptState
 from fa_registry.tracking.run_state import HeartbeatMonitor
 from fa_registry.tracking.store_errors import refused
 from fa_registry.tracking.writer import RunWriter
-from fa_registry.training.code_fingerprint import FIRST, fingerprint
+from fa_registry.training.code_fingerprint import fingerprint
 from fa_registry.training.devices import configuration, device_of, on_device
 from fa_registry.training.loop import EpochRow, TrainingOutcome, train_epochs
 from fa_registry.training.resume import ResumeFile
@@ -260,11 +260,9 @@ def _resume_name(spec: RunSpec, watch: MonitoredRules) -> str:
     A run must not be resumed with other rules or code. On a CPU, the name also depends on the configuration. Another
     configuration rounds differently, so an audit could not reproduce the run.
     """
-    changed = {
-        name: entry for name, entry in fingerprint(spec).items() if entry != FIRST and "diagnostics/" not in name
-    }
+    code = {name: entry for name, entry in fingerprint(spec).items() if "diagnostics/" not in name}
     rounding = configuration() if spec.device_class == "cpu" else None
-    parts = [jsonio.digest_of(part)[:16] for part in (watch.wish, changed, rounding) if part]
+    parts = [jsonio.digest_of(part)[:16] for part in (watch.wish, code, rounding) if part]
     return "-".join([spec.identity, *parts])
 
 

@@ -26,7 +26,6 @@ from fa_registry.tracking.base import Tracker
 from fa_registry.training.checkpoint import load_into, load_tensors
 from fa_registry.training.devices import pinned_threads, threads_refused
 from fa_registry.training.input_validation import Checks
-from fa_registry.training.probe_context import least_error_of
 from fa_registry.training.reference import WIDTHS
 from fa_registry.training.user_model import UserCreditRule, measured, own_network
 from fa_registry.training.user_run_setup import LOSS, OWN_LOOP, UserRunSetup
@@ -111,9 +110,8 @@ def _measured_again(tracker: Tracker, record: RunRecord, story: Any) -> tuple[Me
     members = diagnostics.CATALOG.built_in().values()
     selected = [diagnostic for diagnostic in members if diagnostic.card.when == "epoch"]
     setup = UserRunSetup(record.spec, model, (batch["x"], batch["y"]), 0, loss=loss)
-    least_error = least_error_of(record.measurements.conventions)
     rule = UserCreditRule("audit", model, None, None, 0)
-    measurements, reference = measured(network, *setup.eval_batch, rule, selected, least_error, task=setup.task)
+    measurements, reference = measured(network, *setup.eval_batch, rule, selected, task=setup.task)
     objection = reference.check.objection if reference.check else ""
     return setup.with_conventions(measurements, reference.source), objection, is_loss_known
 

@@ -214,7 +214,7 @@ def verify_report(path: Path, store: str) -> list[Verification]:
     """
     report = load_report(path)
     tracker = open_tracker(store, create=False)
-    # the digest is that of the JSON text, because the decoded report may have fields that a later release added
+    # the digest is that of the JSON text, which may lack fields with a default
     digest = jsonio.digest_of(jsonio.read_json(path, LARGEST))
     audit = next(iter(tracker.search({schema.TAG_KIND: "audit", TAG_AUDIT: digest})), None)
     recorded = Integrity("verified", ("an audit run of this store recorded exactly this report",))

@@ -20,7 +20,7 @@ CARDS: Mapping[str, Mapping[str, Any]] = {
     "methods/dfa": {"exact_sites": "none"},
 }
 LIMITS = {"D1": 50.0, "D2": 1e-7, "D2.gain": 1e-4, "D2.fidelity": 0.99, "D3": 2.0}  # regardless of its calibration
-OURS = load_edition("2026-11", LIMITS)
+OURS = load_edition("2026-12", LIMITS)
 EXACT = "the credit is exact by construction at every site"
 AGGREGATES = tuple(
     f"gamma_{scope}_{sites}_{samples}"
@@ -54,10 +54,12 @@ def measured(
     rows = {
         "h_norm": (Reading(1.0), Reading(1.0), number(growth)),
         "growth": (no_block, number(growth if isinstance(growth, str) else 1.0), number(growth)),
+        "growth_init": (Reading(1.0),) * 3,
         "g_norm": (number(g if isinstance(g, str) else 128 * g),) * 3,
         "g_norm_mean_ce": (number(g),) * 3,
         "gain": (number(gain),) * 3,
         "fidelity": (number(fidelity),) * 3,
+        "fidelity_batch": (number(fidelity),) * 3,
         **{name: tuple(map(number, row)) for name, row in (sites or {}).items()},
     }
     headline = {"accuracy": accuracy, "growth_max": growth, "h_L": growth, "gamma_deep_mean": gamma}

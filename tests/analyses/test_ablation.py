@@ -126,7 +126,7 @@ def test_one_seed_that_is_rejected_rejects_its_method():
 def test_undecided_and_waived_findings_warn():
     waiver = Waiver("D3", "known", "me", "2026-01-01", "2099-01-01", method="dfa")
     assert decision(controlled(run("dfa", accuracy=0.3)), "D3", waivers=(waiver,)) == "warns"
-    assert decision(controlled(run("dfa", accuracy=0.9)), "D3", "2026-11") == "warns"  # one seed: undecided
+    assert decision(controlled(run("dfa", accuracy=0.9)), "D3", "2026-12") == "warns"  # one seed: undecided
 
 
 def test_a_diverged_run_is_the_protocols_alone_to_reject():
@@ -142,7 +142,7 @@ def test_an_exploded_run_fires_d1():
 
 
 def test_rules_that_are_only_reported_are_no_instruments():
-    analysis = analysed("ablation", published(), "2026-11")
+    analysis = analysed("ablation", published(), "2026-12")
     assert "S" not in [column.name for column in analysis.columns]
     assert any(remark.startswith("Rules that never reject: D4, S.") for remark in analysis.remarks)
 

@@ -94,7 +94,7 @@ def test_all_conditions_of_a_compound_rule_must_hold_in_one_epoch():
 
 
 def test_rules_that_no_run_can_answer_are_remarks_with_their_reason():
-    analysis = analysed("first-fire", controlled(run("dfa", lines={D1: climbing(3)})), "2026-11")
+    analysis = analysed("first-fire", controlled(run("dfa", lines={D1: climbing(3)})), "2026-12")
     assert {cells["rule"].text for cells in analysis.rows} == {"D1"}
     found = {remark.split("rule ")[1][:2]: remark for remark in analysis.remarks if "rule " in remark}
     assert "g_norm_mean_ce was not recorded at each epoch" in found["D2"]

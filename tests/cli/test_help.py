@@ -49,7 +49,7 @@ def test_commands_and_names_are_completed_in_every_shell(shell):
         ("fa-registry run paper", ["paper", "paper-full"]),
         ("fa-registry audit --study dig", ["digits"]),
         ("fa-registry audit --edition 2026-05", ["2026-05", "2026-05:strict"]),
-        ("fa-registry audit --editions 2026-05,2026-11", ["2026-05,2026-11"]),
+        ("fa-registry audit --editions 2026-05,2026-12", ["2026-05,2026-12", "2026-05,2026-12:token"]),
         ("fa-registry train --architecture res", ["resmlp"]),
         ("fa-registry train --device c", ["cpu", "cuda"]),
         ("fa-registry data where cifar10", ["cifar10", "cifar100"]),

@@ -137,7 +137,7 @@ def test_runs_of_one_side_are_listed(printed):
 
 
 def test_a_rule_of_one_edition_alone_is_one_line_not_one_a_run(printed):
-    text = printed(make_report(DFA), make_report(DFA, "2026-11"))
+    text = printed(make_report(DFA), make_report(DFA, "2026-12"))
     assert "D4 credit distribution" in text and "gamma_null_p" not in text
 
 

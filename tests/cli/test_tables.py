@@ -93,7 +93,7 @@ def variants():
     frozen = [make_record("bp", seed, 0.8, 1.02, 0.4, 0.0, control="frozen") for seed in SEEDS]
     first = [optioned(seed, 0.3, 0.9) for seed in SEEDS]
     second = [optioned(seed, 0.5, 0.9 if seed == SEEDS[0] else 0.7) for seed in SEEDS]
-    return make_report([*first, *second, *frozen], others=["2026-11", "2026-04"])
+    return make_report([*first, *second, *frozen], others=["2026-12", "2026-04"])
 
 
 @pytest.mark.parametrize("columns", [60, 80, 200])

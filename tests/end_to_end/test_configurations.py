@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 STUDY = """
 name = "configured"
 title = "Digits, small and at the study's size"
-edition = "2026-11"
+edition = "2026-12"
 cost = "a minute"
 
 [recipe]

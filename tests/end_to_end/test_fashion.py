@@ -13,7 +13,7 @@ from fa_registry.cli import main
 from fa_registry.datasets import fashion_mnist
 from tests.end_to_end.conftest import commands_in, skipped
 
-EDITIONS, SCALES = "2026-05,2026-11,2026-12", ("growth_max", "growth_init_max")
+EDITIONS, SCALES = "2026-05,2026-12", ("growth_max", "growth_init_max")
 SMALL = "architecture.d_hidden=16,architecture.num_blocks=1,batch_size=512"
 
 

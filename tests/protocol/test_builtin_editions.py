@@ -38,7 +38,7 @@ rationale = "a test"
 """
 
 
-def own(tmp_path, *replacements, edition="2026-11"):
+def own(tmp_path, *replacements, edition="2026-12"):
     text = (bundled_files.editions() / f"{edition}.toml").read_text(encoding="utf-8")
     for old, new in ((f'name = "{edition}"', 'name = "mine"'), *replacements):
         assert old in text
@@ -63,18 +63,18 @@ def test_every_shipped_edition_is_itself_and_differs_from_nothing():
 
 
 def test_an_overridden_threshold_is_a_difference_to_the_edition_itself():
-    edition = load_edition("2026-11", {"D1": 100, "D2.gain": 0.5})
+    edition = load_edition("2026-12", {"D1": 100, "D2.gain": 0.5})
     assert differences_of(edition) == {("D1", "threshold"): (50.0, 100.0), ("D2", "also gain threshold"): (1e-2, 0.5)}
-    assert describe_edition(edition.reference) == "2026-11" and verdict_mark(edition.reference) == "modified edition"
+    assert describe_edition(edition.reference) == "2026-12" and verdict_mark(edition.reference) == "modified edition"
 
 
 def test_thresholds_moved_twice_are_both_recorded():
-    edition = overridden(load_edition("2026-11", {"D1": 100}), {"D2.gain": 0.5})
+    edition = overridden(load_edition("2026-12", {"D1": 100}), {"D2.gain": 0.5})
     assert edition.overrides == {"D1.threshold": 100, "D2.gain": 0.5}
     assert edition.reference.overrides == edition.overrides
 
 
-@pytest.mark.parametrize("edition", ["2026-04", "2026-05", "2026-11"])
+@pytest.mark.parametrize("edition", ["2026-04", "2026-05", "2026-12"])
 def test_a_file_of_ones_own_is_based_on_the_edition_it_shares_most_with(tmp_path, edition):
     mine = own(tmp_path, ("threshold = 50.0", "threshold = 51.0"), edition=edition)
     assert mine.based_on == edition and len(mine.reference.differences) == 1
@@ -89,17 +89,17 @@ def test_what_an_edition_is_based_on_does_not_depend_on_the_order_of_the_files()
 
 
 def test_a_copy_of_an_edition_is_none_of_one_that_adds_to_it():
-    whole = load_edition("2026-11")
+    whole = load_edition("2026-12")
     further = dataclasses.replace(
         whole, name="2099-01", rules=(*whole.rules, dataclasses.replace(whole.rules[0], code="D9"))
     )
     changed = (dataclasses.replace(whole.rules[0], title="other words"), *whole.rules[1:])
-    assert nearest(changed, [whole, further]) == "2026-11"
+    assert nearest(changed, [whole, further]) == "2026-12"
     assert nearest(further.rules, [whole, further]) == "2099-01"
 
 
 def test_a_copy_with_another_limit_is_one_of_the_edition_whose_limit_is_near():
-    whole = load_edition("2026-11")
+    whole = load_edition("2026-12")
     at = {
         limit: dataclasses.replace(
             whole, name=f"20{limit}-01", rules=(dataclasses.replace(whole.rules[0], threshold=limit), *whole.rules[1:])
@@ -118,7 +118,7 @@ def test_the_file_may_say_what_it_is_based_on_and_must_not_invent_it(tmp_path):
 
 def test_added_and_removed_rules_and_the_editions_own_fields_are_differences(tmp_path):
     path = tmp_path / "lenient.toml"
-    path.write_text(OWN.replace("title =", 'based_on = "2026-11"\ntitle =', 1).replace(
+    path.write_text(OWN.replace("title =", 'based_on = "2026-12"\ntitle =', 1).replace(
         "fail_if", 'strict = true\nlabels = { fail = "NO" }\nfail_if'), encoding="utf-8")  # fmt: skip
     found = differences_of(load_edition(str(path)))
     assert found[("", "fail_if")] == ("(D1 and D2) or (D3)", "(X1)")
@@ -143,22 +143,20 @@ def test_a_changed_word_is_a_difference(tmp_path):
 
 
 def test_a_reference_is_what_its_digest_says_whatever_it_calls_itself():
-    real = load_edition("2026-11").reference
-    for name in ("2026-11", "2026-11:strict"):
+    real = load_edition("2026-12").reference
+    for name in ("2026-12", "2026-12:strict"):
         forged = dataclasses.replace(real, name=name, digest="1a2b3c4d" * 8)
         assert provenance_of(forged) == "foreign" and verdict_mark(forged) == "not shipped 1a2b3c4d"
         assert describe_edition(forged) == f"{name} (not the built-in edition; its digest is 1a2b3c4d)"
     named = dataclasses.replace(real, name="mine", shipped=True)  # with the digest of a shipped file
     assert provenance_of(named) == "own"
-    old = EditionReference("ours", "t", "s", "0" * 64, {"D1.threshold": 1.0})
-    assert (
-        describe_edition(old) == "ours, mine (not a shipped edition)" and verdict_mark(old) == "mine 00000000 modified"
-    )
+    bare = EditionReference("ours", "t", "s", "0" * 64, {"D1.threshold": 1.0})
+    assert describe_edition(bare) == "ours, mine (own rules)" and verdict_mark(bare) == "mine 00000000 modified"
 
 
 @pytest.mark.parametrize(
     "name",
-    ["mine", "2026", "2026-1", "2026-111", "2026-11-mine", "2099-11", "", "12026-11", "草案", " 2026-11", "2O26-11"],
+    ["mine", "2026", "2026-1", "2026-121", "2026-12-mine", "2099-11", "", "12026-12", "草案", " 2026-12", "2O26-11"],
 )
 def test_other_names_are_nobodys(name):
     assert claimed(name) == ""

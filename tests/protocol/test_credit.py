@@ -10,7 +10,7 @@ from fa_registry.protocol.rules import load_edition
 from fa_registry.records import Reading
 from tests.builders import BEST_P, frozen, measurements, record
 
-EDITION = load_edition("2026-11")
+EDITION = load_edition("2026-12")
 EXACT = None  # a site whose credit is exact has a Γ of 1 and no null
 
 
@@ -51,12 +51,12 @@ def test_aggregation_collapse_is_named_with_its_end(gamma, site):
     assert (guard.quantity, guard.crossed, guard.site, finding.crossed) == ("gamma", "above", site, "")
     assert guard.mean == pytest.approx(sum(gamma) / len(gamma)) and guard.observed.value > 0.5
     assert carried_text(guard) in finding.sentence
-    assert finding.quantities == ("gamma_null_p", "gamma")
+    assert finding.quantities == ("gamma_null_p", "gamma_deep_mean", "gamma")
 
 
 def test_an_even_distribution_collapses_nowhere():
     assert "collapse:" not in d4(gamma=(0.5, 0.6, 0.7)).sentence
-    assert "collapse:" in d4(load_edition("2026-11", {"D4.gamma": 0.01}), gamma=(0.5, 0.6, 0.7)).sentence
+    assert "collapse:" in d4(load_edition("2026-12", {"D4.gamma": 0.01}), gamma=(0.5, 0.6, 0.7)).sentence
 
 
 def test_without_a_site_that_counts_it_says_why():

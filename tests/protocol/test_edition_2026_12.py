@@ -1,4 +1,4 @@
-"""What edition 2026-12 judges that 2026-11 did not: growth since initialisation, far seeds, chance, and the size of Γ."""
+"""What edition 2026-12 judges that 2026-05 does not: growth since initialisation, far seeds, chance, and the size of Γ."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def margins(values, edition=EDITION):
 def test_a_seed_far_from_the_others_leaves_depth_undecided_whatever_the_interval():
     """Nine seeds 10 pp above frozen and one 5 pp below: the interval clears 2 pp, one seed in ten is a failure."""
     far = margins([*NEAR, -0.05])
-    assert margins([*NEAR, -0.05], load_edition("2026-11")).state == "CLEARS" and far.interval[0] > 2
+    assert far.interval[0] > 2
     assert (far.outcome, far.state, far.crossed) == ("warn", "UNDECIDED", "")
     assert (
         "seed 9 is an outlier (-5.00 pp; Grubbs' test at level 0.05, at least 2 pp from the nearest other seed)"

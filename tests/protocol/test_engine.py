@@ -14,7 +14,7 @@ from fa_registry.records import OUTCOMES, RunSpec, Waiver
 from fa_registry.statistics import paired_difference
 from tests.builders import frozen, measurements, over_seeds, record
 
-PUBLISHED, OURS = load_edition("2026-05"), load_edition("2026-11")
+PUBLISHED, OURS = load_edition("2026-05"), load_edition("2026-12")
 TRACEBACK = "Traceback (most recent call last):\n  RuntimeError: no memory"
 
 

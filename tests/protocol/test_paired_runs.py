@@ -118,7 +118,7 @@ def judged_runs(records):
     """The audits of the runs that are no controls, by run id."""
     return {
         run.record.run_id: run
-        for run in judge_all(records, load_edition("2026-11"))
+        for run in judge_all(records, load_edition("2026-12"))
         if run.record.spec.control != "frozen"
     }
 
@@ -226,7 +226,7 @@ def test_of_controls_that_differ_none_is_taken_and_of_equal_ones_the_newest():
     first, second, other = frozen("f1", 0.5), frozen("f2", 0.5), frozen("f3", 0.4)
     (audit, *_) = judge_all([record(), first, second], EDITION)
     assert (audit.frozen_run_id, audit.frozen_doubt, audit.verdict.outcome) == ("f2", "", "pass")
-    for edition in ("2026-04", "2026-05", "2026-11"):
+    for edition in ("2026-04", "2026-05", "2026-12"):
         (audit, *_) = judge_all([record(), first, second, other], load_edition(edition))
         assert (audit.frozen_run_id, audit.verdict.outcome) == ("", "incomplete")
         assert audit.frozen_doubt == SEVERAL.format(count=2, run_ids="f2 and f3")

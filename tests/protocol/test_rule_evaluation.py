@@ -265,7 +265,7 @@ def test_one_seed_has_no_level_and_a_limit_knows_the_limits_of_its_further_condi
     ] and [one.quantity for one in findings[0].further] == ["growth_init"]
 
 
-D2 = load_edition("2026-11").rules[1]
+D2 = load_edition("2026-12").rules[1]
 SMALL, LARGE = 1e-8, 1.0
 
 

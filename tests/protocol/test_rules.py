@@ -38,7 +38,7 @@ def test_a_users_edition_has_variants_too(tmp_path):
 
 
 def test_every_shipped_name_loads_and_is_the_editions_own():
-    assert {"2026-04", "2026-04:first-release", "2026-05", "2026-05:strict", "2026-11"} <= set(shipped())
+    assert {"2026-04", "2026-04:first-release", "2026-05", "2026-05:strict", "2026-12"} <= set(shipped())
     assert all(load_edition(name).name == name for name in shipped())
 
 
@@ -126,14 +126,17 @@ def test_the_error_for_a_wrong_edition_says_what_is_wrong(tmp_path, replacement,
             r"rule\[3\].guard_also: the judge credit_distribution does not use this field",
         ),
         (
-            ("[rule.guard]", "[rule.guard_also]"),
+            (
+                '[rule.guard]\nquantity = "fidelity"\ntake = "last_site"\nfires = "below"\nthreshold = 0.99\n'
+                'unit = "cosine of g_L in float32 and float64"\nfired = "NOISY"',
+                "",
+            ),
             r"rule\[1\].guard: missing; the field `guard_also` is only allowed together with `guard`",
         ),
         (
             (
-                'fired = "NOISY"',
-                'fired = "NOISY"\n[rule.guard_also]\nquantity = ""\ntake = "last_site"\nfires = "be"\n'
-                'threshold = 1\nunit = "x"',
+                'quantity = "fidelity_batch"\ntake = "last_site"\nfires = "below"',
+                'quantity = ""\ntake = "last_site"\nfires = "be"',
             ),
             r"guard_also.fires: unknown value 'be'(?s:.)*guard_also.quantity: missing",
         ),
@@ -141,7 +144,7 @@ def test_the_error_for_a_wrong_edition_says_what_is_wrong(tmp_path, replacement,
 )
 def test_the_error_for_a_wrong_further_condition_says_what_is_wrong(tmp_path, replacement, message):
     with pytest.raises(InvalidFields, match=message):
-        load_edition(write(tmp_path, replacement, edition="2026-11"))
+        load_edition(write(tmp_path, replacement, edition="2026-12"))
 
 
 def test_all_wrong_fields_are_named_together(tmp_path):
@@ -201,9 +204,9 @@ def test_an_overridden_threshold_judges_and_is_recorded():
 
 
 def test_further_conditions_are_overridden_by_their_quantity():
-    edition = load_edition("2026-11", {"D2.gain": 0.5, "D2.fidelity": 0.9})
+    edition = load_edition("2026-12", {"D2.gain": 0.5, "D2.fidelity": 0.9})
     assert edition.overrides == {"D2.gain": 0.5, "D2.fidelity": 0.9}
-    assert [condition.threshold for condition in edition.rules[1].conditions] == [1e-7, 0.5, 0.9]
+    assert [condition.threshold for condition in edition.rules[1].conditions] == [1e-7, 0.5, 0.9, 0.99]
     figures = dict(g_norm=1e-6, gain=0.29)
     assert judge(record(measured=measurements(**figures)), None, edition).findings[1].state == "AT FLOOR"
 
@@ -211,10 +214,10 @@ def test_further_conditions_are_overridden_by_their_quantity():
 def test_wrong_overrides_are_named_together():
     overrides = {"D9": 1.0, "D2.gian": 1.0, "D1": math.nan, "S": "3", "D3": 1.0, "D3.threshold": 2.0}
     with pytest.raises(InvalidFields) as caught:
-        load_edition("2026-11", overrides)
+        load_edition("2026-12", overrides)
     assert caught.value.problems == (
         "D9: unknown rule 'D9'; known: D1, D2, D3, D4, S",
-        "D2.gian: unknown limit of D2 'gian' (did you mean 'gain'?); known: fidelity, gain, threshold",
+        "D2.gian: unknown limit of D2 'gian' (did you mean 'gain'?); known: fidelity, fidelity_batch, gain, threshold",
         "D1: expected a finite number, found nan",
         "S: expected a finite number, found '3'",
         "D3.threshold: expected one override per limit, found two for this limit",
@@ -257,7 +260,6 @@ CASES = {
     "2026-04:first-release": FOUR,
     "2026-05": THREE,
     "2026-05:strict": THREE,
-    "2026-11": {"D1": GROWTH, "D2": FLOOR_AND_GAIN, "D3": OVER_SEEDS, "D4": CREDIT, "S": STABILITY},
     "2026-12": {"D1": SINCE, "D2": FLOOR_AND_GAIN, "D3": OVER_SEEDS, "D4": SIZE, "S": SHARED},
 }
 # The rules of 2026-12:token other than D3 are those of 2026-12; D3 in nats is in test_token_edition.py.
@@ -316,7 +318,7 @@ def test_the_figures_that_clear_every_rule_pass(edition):
             },
         ),
         (
-            "2026-11",
+            "2026-12",
             {
                 "D1": ("growth", 50.0, "above"),
                 "D2": ("g_norm_mean_ce", 1e-7, "below"),
@@ -378,7 +380,7 @@ FA_EXPLODED = dict(g_norm=1.05e-5, gain=1.1e-5, fidelity=1.0)
     ],
 )
 def test_a_small_reference_of_a_fitted_network_is_no_collapse(figures, published, ours):
-    for edition, expected in (("2026-05", published), ("2026-11", ours)):
+    for edition, expected in (("2026-05", published), ("2026-12", ours)):
         audit = judge(record(measured=measurements(**figures)), frozen(), load_edition(edition))
         assert (audit.findings[1].outcome, audit.findings[1].state) == expected
 
@@ -419,11 +421,11 @@ def test_2026_05_is_incomplete_without_a_frozen_baseline():
     assert (audit.findings[2].outcome, audit.verdict.label) == ("not_applicable", "INCOMPLETE")
 
 
-def test_credit_and_stability_of_2026_11_are_reported_and_gate_nothing():
-    bad = dict(stability=0.9, gamma_null_p=(0.9,) * 3)
+def test_credit_and_stability_of_2026_12_are_reported_and_gate_nothing():
+    bad = dict(stability=0.9, gamma_centred_mid=0.0, gamma_null_p=(0.9,) * 3)
     absent = dict(stability=None, gamma_null_p=(None,) * 3)
     for figures, outcome in ((bad, "warn"), (absent, "not_applicable")):
         runs = [record(f"r{seed}", measurements(**figures), seed=seed) for seed in SEEDS]
-        audit = judge_all([*runs, *(frozen(f"f{seed}", seed=seed) for seed in SEEDS)], load_edition("2026-11"))[0]
+        audit = judge_all([*runs, *(frozen(f"f{seed}", seed=seed) for seed in SEEDS)], load_edition("2026-12"))[0]
         assert [finding.outcome for finding in audit.findings[3:]] == [outcome] * 2
         assert audit.verdict.label == "PASS"

@@ -50,7 +50,7 @@ def test_strict_fails_on_any_flag():
     assert [label(figures, frozen(), strict) for figures in (D1, D2, {})] == ["FAIL(D1)", "FAIL(D2)", "PASS"]
 
 
-# D3 of 2026-11 with one seed is undecided: these four are of D1 and D2
+# D3 of 2026-12 with one seed is undecided: these four are of D1 and D2
 @pytest.mark.parametrize(
     ("figures", "expected"),
     [
@@ -62,8 +62,8 @@ def test_strict_fails_on_any_flag():
         (D2 | dict(gain=None), "INCOMPLETE(D3 undecided)"),
     ],
 )
-def test_truth_table_of_2026_11(figures, expected):
-    assert label(figures, frozen(), load_edition("2026-11")) == expected
+def test_truth_table_of_2026_12(figures, expected):
+    assert label(figures, frozen(), load_edition("2026-12")) == expected
 
 
 def findings(**outcomes):

@@ -13,6 +13,7 @@ import torch
 import fa_registry
 from fa_registry import jsonio
 from fa_registry.errors import IntegrityError, StoreError, UsageError
+from fa_registry.schema_number import SCHEMA
 from fa_registry.tracking import schema
 from fa_registry.training.checkpoint import load_tensors, save_tensors
 from tests.helpers.stores import copy_store, made_once
@@ -35,7 +36,7 @@ def made(folder, without=(), **changes):
     (folder / schema.SPEC).write_text(jsonio.pretty(task.spec), encoding="utf-8")
     names = [name for name in (*TENSORS, schema.SPEC) if name not in without]
     digests = {name: jsonio.file_digest(folder / name) for name in names}
-    (folder / schema.PROVENANCE).write_text(jsonio.pretty({"digests": digests}), encoding="utf-8")
+    (folder / schema.PROVENANCE).write_text(jsonio.pretty({"schema": SCHEMA, "digests": digests}), encoding="utf-8")
     return task
 
 
@@ -139,7 +140,7 @@ def promoted(tmp_path_factory):
     folder = tmp_path_factory.mktemp("judged")
     copy_store(made_once(tmp_path_factory, "judged", judged_study), folder)
     judged = Judged(folder)
-    judged.promoted(judged.run(), "--edition", "2026-11", "--name", "tiny")
+    judged.promoted(judged.run(), "--edition", "2026-12", "--name", "tiny")
     return judged
 
 

@@ -17,7 +17,6 @@ from fa_registry.protocol.evidence_rules import (
     METHOD,
     NETWORK,
     NOT_MEASURED,
-    SEAL,
     TASK,
     TRAINING,
     UNDECIDED_HERE,
@@ -455,13 +454,6 @@ def rows_of_evidence() -> Iterator[Row]:
     for key, rule, outcome, state, text in (
         ("method fails", METHOD, "fail", "FAILED", "No claim about a method with this name is allowed: why"),
         ("method not measured", METHOD, "warn", "STATED", "The code of the method was not checked: why"),
-        (
-            "not sealed",
-            SEAL,
-            "warn",
-            "NOT SEALED",
-            "could not check from the files that the run is the result of its seed and its method: why",
-        ),
         ("adopted", ADOPTED, "warn", "STATED", "the feedback used in training is allowed for these weights: why"),
         (
             "other warns",

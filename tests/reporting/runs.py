@@ -1,4 +1,4 @@
-"""Made-up runs for the tests of the pages: as older releases logged them, diverged, and with every metric there is."""
+"""Made-up runs for the tests of the pages: with few metrics, diverged, and with every metric there is."""
 
 from __future__ import annotations
 

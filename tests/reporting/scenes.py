@@ -44,7 +44,7 @@ def small_report() -> AuditReport:
 
 
 def full_report(seeds: tuple[int, ...] = SEEDS) -> AuditReport:
-    """Every state of edition 2026-11, with two second opinions, a waiver in force and an expired one, and crashes."""
+    """Every state of edition 2026-12, with two second opinions, a waiver in force and an expired one, and crashes."""
     frozen = [full(make_record("bp", seed, 0.80, 1.02, 0.4, 0.0, control="frozen")) for seed in seeds]
     bp = [full(make_record("bp", seed, 0.97, 3.0, 1e-5, 1.0), gain=[0.3] * SITES) for seed in seeds]
     fa = [full(make_record("fa", seed, 0.70, 5e8, 1e-5, 0.25), gain=[1.1e-5] * SITES) for seed in seeds]
@@ -56,7 +56,7 @@ def full_report(seeds: tuple[int, ...] = SEEDS) -> AuditReport:
         Waiver("D3", HOSTILE, "A. Person", "2026-05-01", "2026-12-31", method="fa"),
         Waiver("D1", "known", "B. Person", "2025-01-01", "2025-06-30", run=dfa[0].run_id[:8], expired=True),
     )
-    report = make_report(runs, "2026-11", ("2026-05", "2026-04"), waivers=waivers)
+    report = make_report(runs, "2026-12", ("2026-05", "2026-04"), waivers=waivers)
     return dataclasses.replace(report, cards={**CARDS, **DIAGNOSTIC_CARDS})
 
 

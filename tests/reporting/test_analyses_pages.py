@@ -25,7 +25,7 @@ from fa_registry.reporting.pages.analyses import page_analyses
 from tests.analyses.builders import OURS, SEEDS, analysed, controlled, frozen, report_of, run
 from tests.reporting.page import Page, section, text_of, written
 
-EDITION = load_edition("2026-11")
+EDITION = load_edition("2026-12")
 
 
 def sweep():
@@ -171,7 +171,7 @@ def test_every_analysis_has_a_figure():
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("edition", [long("2026-05"), "2026-11"])
+@pytest.mark.parametrize("edition", [long("2026-05"), "2026-12"])
 def test_the_same_numbers_give_the_same_small_bytes_without_metadata(name, edition):
     analysis, runs = drawn(name, demo(), edition)
     image = analysis_figure(analysis, runs)
@@ -217,7 +217,7 @@ def test_a_figure_shows_its_dataframe_and_nothing_else(name):
     ids=["nothing", "controls", "one run", "no figure", "nothing finite", "the whole range", "zeros"],
 )
 def test_any_numbers_can_be_drawn(name, records):
-    for edition in ("2026-04", "2026-11"):
+    for edition in ("2026-04", "2026-12"):
         analysis, runs = drawn(name, records, edition)
         assert analysis_figure(analysis, runs).startswith(b"<svg ")
 

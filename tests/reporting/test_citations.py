@@ -43,7 +43,7 @@ def test_what_was_used_is_cited_once_by_key(cited, report):
 
 def test_every_edition_is_cited_and_one_of_a_user_by_its_text(cited, rich):
     found = cited(rich)
-    assert all(f"edition {name}" in uses(found, "arxiv2606.21126") for name in ("2026-11", "2026-05", "2026-04"))
+    assert all(f"edition {name}" in uses(found, "arxiv2606.21126") for name in ("2026-12", "2026-05", "2026-04"))
     mine = EditionReference("mine", "t", "A. Person, 100% {of} \\rules & more", "0" * 64)
     (entry,) = [
         entry for entry in cited(dataclasses.replace(rich, edition=mine)).entries if entry.key == "edition-mine"

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from fa_registry.metrics import label_of, symbol_of
-from fa_registry.protocol.engine import judge, judge_all
+from fa_registry.protocol.engine import judge_all
 from fa_registry.protocol.evidence_rules import METHOD
 from fa_registry.protocol.grouping import groups
 from fa_registry.protocol.rule_evaluation import UNDECIDED
@@ -112,7 +112,7 @@ ABOUT = (
 
 
 @pytest.mark.parametrize("ranks", [[0.048] * 5, [0.048] * 4 + [0.095], [None] * 5])
-@pytest.mark.parametrize("edition", ["2026-04", "2026-05", "2026-11"])
+@pytest.mark.parametrize("edition", ["2026-04", "2026-05", "2026-12"])
 def test_no_method_may_claim_what_a_seed_of_it_has_to_walk_back(report, rich, edition, ranks):
     """In every scene, and in one where all passes but the null of one seed's Γ, or one seed's stream: one answer a subject."""
     null = tuple(Reading(rank, "" if rank else "learned") for rank in ranks)
@@ -338,23 +338,8 @@ def test_a_copied_edition_with_other_wording_walks_back_what_the_edition_does(na
     ]
     expected = walked_back(records, edition)
     assert walked_back(records, with_other_wording(edition)) == expected
-    of_2026_11 = {"at floor", "noisy", "stability high", "not specific", "carried by one end"}
-    assert name != "2026-11" or of_2026_11 <= {key for key, _ in expected}
-
-
-def test_a_report_of_an_older_release_that_kept_the_guard_in_its_sentence_is_walked_back_too():
-    """It holds the figures and the limit: what the guard saw is computed again."""
-    edition = load_edition("2026-11")
-    record = full(make_record("ep", 42, 0.95, 3.0, 0.1, 0.2), gamma=[0.9, 0.01, 0.01, 0.01, 0.01], gain=[0.3] * 5)
-    run = judge(record, None, edition)
-    older = tuple(dataclasses.replace(finding, guard=None, limit="", crossed="") for finding in run.findings)
-    collapse = [claim.text for claim in claims([run]) if claim.key == "carried by one end"]
-    assert collapse == [
-        claim.text for claim in claims([dataclasses.replace(run, findings=older)]) if claim.key == "carried by one end"
-    ]
-    assert len(collapse) == 1
-    even = changed(dataclasses.replace(run, findings=older), sites={"gamma": 0.2})
-    assert not [claim for claim in claims([even]) if claim.key == "carried by one end"]
+    newest_alone = {"at floor", "noisy", "stability high", "not specific", "carried by one end"}
+    assert name != "2026-12" or newest_alone <= {key for key, _ in expected}
 
 
 OK_REFERENCE = a_finding("D2", "pass", quantity="g_norm", state="OK", threshold=0.01)

@@ -41,7 +41,7 @@ def test_one_line_a_run_then_the_runs_that_were_not_judged(which, request, tmp_p
 
 def test_every_edition_has_its_verdict(rich, tmp_path):
     for line, run, old in zip(lines(rich, tmp_path), rich.runs, rich.opinions[1].judgements, strict=True):
-        assert line["verdict_2026-11"] == run.verdict.label and line["verdict_2026-04"] == old.verdict.label
+        assert line["verdict_2026-12"] == run.verdict.label and line["verdict_2026-04"] == old.verdict.label
 
 
 def test_what_is_a_mean_over_seeds_says_so_in_every_line_it_stands_in(rich_of_three, tmp_path):
@@ -55,7 +55,7 @@ def test_what_is_a_mean_over_seeds_says_so_in_every_line_it_stands_in(rich_of_th
 def test_two_editions_of_one_name_keep_their_columns(rich, tmp_path):
     same_edition = dataclasses.replace(rich.opinions[0], edition=rich.edition)
     first = lines(dataclasses.replace(rich, opinions=(same_edition,)), tmp_path)[0]
-    assert first["verdict_2026-11_2"] == same_edition.judgements[0].verdict.label
+    assert first["verdict_2026-12_2"] == same_edition.judgements[0].verdict.label
 
 
 def test_numbers_keep_every_digit_and_what_is_missing_says_why(report, tmp_path):

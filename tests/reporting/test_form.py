@@ -52,7 +52,7 @@ def test_the_form_carries_all_aggregates_and_the_spread(form, report):
 def test_every_edition_gives_its_verdict_the_leading_one_first(form, rich_of_three):
     context = form(rich_of_three, "bp")
     assert [(edition.name, verdict.label) for edition, verdict in context.opinions] == [
-        ("2026-11", "PASS"),
+        ("2026-12", "PASS"),
         ("2026-05", "WARN(D2)"),
         ("2026-04", "needs walk-back: b"),
     ]
@@ -108,7 +108,7 @@ def test_every_further_edition_says_its_rules_in_full(form, rich, report):
 def test_all_editions_that_judged_are_cited(form, rich):
     found = form(rich, "bp").bibliography
     used = " ".join(use for entry in found.entries for use in entry.uses)
-    assert all(f"edition {name}" in used for name in ("2026-11", "2026-05", "2026-04"))
+    assert all(f"edition {name}" in used for name in ("2026-12", "2026-05", "2026-04"))
     assert "diagnostic rho" not in used  # no rule looks at it
 
 
@@ -176,7 +176,7 @@ def test_a_new_page_that_drops_the_text_may_not(tmp_path, page):
         check_blanks_kept({"claim": "mine"}, page, tmp_path / "form.md")
 
 
-def test_blanks_of_an_older_template_are_kept():
+def test_blanks_of_another_template_are_kept():
     made = blanks({"claim": "mine", "retired": "old words"})
     assert {blank.key: blank.text for blank in made} == {
         "motivation": "",
@@ -229,7 +229,7 @@ def test_the_audit_is_the_one_that_was_asked_for(made, rich):
     modified = dataclasses.replace(rich.edition, overrides={"D1.threshold": 100.0})
     _, found = made(choice=choice, edition=modified, waivers=())
     assert found[-1] == (
-        "fa-registry audit --study digits --seeds 42,123 --scale 0.02 --device cpu --editions 2026-11,2026-05,2026-04"
+        "fa-registry audit --study digits --seeds 42,123 --scale 0.02 --device cpu --editions 2026-12,2026-05,2026-04"
         " --threshold D1.threshold=100.0"
     )
 
@@ -237,7 +237,7 @@ def test_the_audit_is_the_one_that_was_asked_for(made, rich):
 def test_without_a_study_the_new_runs_are_audited_and_waivers_are_reported(made):
     line = made(opinions=())[1][-1]
     assert line.startswith(
-        "fa-registry audit --run RUN --edition 2026-11 --waivers waivers.toml  # RUN: the id of each"
+        "fa-registry audit --run RUN --edition 2026-12 --waivers waivers.toml  # RUN: the id of each"
     )
     assert line.endswith("; with the waivers.toml that contains this report's waivers")
 

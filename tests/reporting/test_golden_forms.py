@@ -35,7 +35,7 @@ def an_audit(*waivers: Waiver) -> AuditReport:
     fa = [full(make_record("fa", seed, 0.70, 5e8, 1e-5, 0.25), gain=[1.1e-5] * SITES) for seed in THREE_SEEDS]
     dfa = [without_feedback(full(make_record("dfa", seed, 0.84, 3.0, 1e-2, 0.1))) for seed in THREE_SEEDS]
     drtp = [diverged(make_record("drtp", seed, 0.10, 5e8, 1e-9, 0.1)) for seed in THREE_SEEDS]
-    report = make_report([*bp, *fa, *dfa, *drtp, *frozen], "2026-11", ("2026-05",), waivers=waivers)
+    report = make_report([*bp, *fa, *dfa, *drtp, *frozen], "2026-12", ("2026-05",), waivers=waivers)
     return dataclasses.replace(report, cards={**CARDS, **DIAGNOSTIC_CARDS})
 
 

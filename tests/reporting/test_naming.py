@@ -107,7 +107,7 @@ def ep_report():
     frozen = [full(make_record("bp", seed, 0.80, 1.02, 0.4, 0.0, control="frozen")) for seed in SEEDS]
     card = {"options": {"contrast": {"default": "parameter", "choices": ["parameter", "state"]}}}
     card["options"] |= {"beta": {"default": 0.5, "choices": []}, "steps": {"default": 10, "choices": []}}
-    return make_report([*runs, *frozen], "2026-11", cards={"methods/ep": card})
+    return make_report([*runs, *frozen], "2026-12", cards={"methods/ep": card})
 
 
 def test_every_page_that_judges_ep_names_its_contrast_also_at_its_default(ep_report, tmp_path):

@@ -140,7 +140,7 @@ def variants():
     card = {"options": {"beta": {"default": 0.5, "choices": []}}}
     frozen = [full(make_record("bp", seed, 0.8, 1.02, 0.4, 0.0, control="frozen")) for seed in SEEDS]
     runs = [variant(seed, **fields) for fields in VARIANTS.values() for seed in SEEDS]
-    return make_report([*runs, *frozen], "2026-11", cards={"methods/ep": card})
+    return make_report([*runs, *frozen], "2026-12", cards={"methods/ep": card})
 
 
 def test_variants_of_a_method_are_no_equal_rows_of_the_terminal(variants):
@@ -148,7 +148,7 @@ def test_variants_of_a_method_are_no_equal_rows_of_the_terminal(variants):
 
 
 def test_a_method_has_one_name_in_every_table(variants, tmp_path):
-    analysis = CATALOG.get("cross_architecture").run(variants, load_edition("2026-11"))
+    analysis = CATALOG.get("cross_architecture").run(variants, load_edition("2026-12"))
     assert {row["method"].text for row in analysis.rows} == set(VARIANTS)
     pages = written(variants, tmp_path)
     forms = [text for name, text in pages.items() if name.startswith("forms/ep") and name.endswith(".md")]

@@ -40,9 +40,9 @@ def test_every_page_begins_with_its_edition_and_folds_what_changed(rich_pages):
     assert len(pages) > 3
     for text in pages.values():
         page_text = text_of(text)
-        line = "Edition 2026-11: growth (D1), reference gradient (D2), margin over frozen blocks (D3). What changed since 2026-05 →"
+        line = "Edition 2026-12: growth (D1), reference gradient (D2), margin over frozen blocks (D3). What changed since 2026-05 →"
         assert line in page_text and "D2 reference validity: A small reference alone is no defect" in page_text
-        assert '<details class="edition">' in text and f'<code title="{load_edition("2026-11").digest}">' in text
+        assert '<details class="edition">' in text and f'<code title="{load_edition("2026-12").digest}">' in text
 
 
 def test_sections_follow_in_the_order_in_which_a_reader_asks(rich_pages):
@@ -124,7 +124,7 @@ def test_a_waiver_that_meets_no_finding_says_so(rich, tmp_path):
 def test_the_editions_stand_side_by_side_with_the_findings_that_differ(rich_pages):
     part = section(rich_pages["index.html"], "editions")
     page_text = text_of(part)
-    assert page_text.index("2026-11leading") < page_text.index("2026-052026-04")
+    assert page_text.index("2026-12leading") < page_text.index("2026-052026-04")
     for needed in (
         "needs walk-back: b",
         "D2 reference validity CONVERGED, passes",
@@ -144,7 +144,7 @@ def test_a_modified_edition_is_marked_wherever_it_is_named(rich, tmp_path, place
         first = dataclasses.replace(rich.opinions[0], edition=other)
         audit = dataclasses.replace(rich, opinions=(first, *rich.opinions[1:]))
     pages = written(audit, tmp_path)
-    name = "2026-11" if place == "edition" else "2026-05"
+    name = "2026-12" if place == "edition" else "2026-05"
     assert text_of(pages["index.html"]).count(f"{name} (modified)") >= 2
     assert "D1.threshold = 60.0" in text_of(pages["index.html"])
     for page, text in pages.items():

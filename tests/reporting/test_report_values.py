@@ -50,26 +50,24 @@ def exploded():
     """A judged run of fa whose stream explodes; feedback of site 3 is not specific."""
     record = full(make_record("fa", 42, 0.70, 5e8, 1.498e-5, 0.25), gain=[1.689e-4] * SITES)
     ranks = tuple(map(Reading, [0.01, 0.02, 0.03, 0.2604, 0.01]))
-    record = dataclasses.replace(
-        record,
-        measurements=dataclasses.replace(
-            record.measurements, sites={**record.measurements.sites, "gamma_null_p": ranks}
-        ),
-    )
-    return make_report([record], "2026-11").runs[0]
+    measured = record.measurements
+    sites = {**measured.sites, "gamma_null_p": ranks, "fidelity_batch": (Reading(1.0),) * SITES}
+    scalars = {**measured.scalars, "gamma_centred_mid": Reading(0.2)}
+    record = dataclasses.replace(record, measurements=dataclasses.replace(measured, sites=sites, scalars=scalars))
+    return make_report([record], "2026-12").runs[0]
 
 
 @pytest.mark.parametrize(
     ("rule", "text"),
     [
-        ("D1", "D1 scale stability: growth 155.5 (limit 50): exploded"),
+        ("D1", "D1 scale stability: growth 155.5 (limit 50): exploded; growth since init 5×10⁸ (limit 50)"),
         (
             "D2",
             "D2 reference validity: ‖g_L‖₂ 1.17×10⁻⁷ (floor 10⁻⁷): clear; gain 1.689×10⁻⁴ (limit 0.01); "
-            "fidelity 1 (limit 0.99)",
+            "fidelity 1 (limit 0.99); fidelity batch 1 (limit 0.99)",
         ),
-        ("D4", "D4 credit distribution: largest p of 5 sites 0.2604 (limit 0.05): not specific"),
-        ("S", "S cross-batch stability: stability 0.1 (limit 0.3): clear"),
+        ("D4", "D4 credit distribution: largest p of 5 sites 0.2604 (limit 0.05): not specific; Γ 0.1875 (limit 0.05)"),
+        ("S", "S cross-batch stability: stability 0.1 (limit 0.3): clear; Γ centred 0.2 (limit 0.05)"),
     ],
 )
 def test_a_rule_is_written_as_values_with_their_limits(exploded, rule, text):
@@ -106,7 +104,7 @@ def test_a_check_of_evidence_is_written_as_its_reason(exploded):
 def test_the_guard_of_the_credit_is_written_after_its_p_value(exploded):
     credit = next(finding for finding in exploded.findings if finding.rule == "D4")
     guarded = dataclasses.replace(credit, guard=GuardReading("gamma", "above", Reading(0.8), 0, mean=0.2))
-    assert "not specific; without site 0, the mean gamma" in rule_sentence(guarded, exploded.record, {})
+    assert "(limit 0.05); without site 0, the mean gamma" in rule_sentence(guarded, exploded.record, {})
 
 
 def test_every_outcome_has_its_place():

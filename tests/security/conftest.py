@@ -20,7 +20,7 @@ from tests.security.attacks import Store
 STUDY = """
 name = "tiny"
 title = "Three methods, three seeds"
-edition = "2026-11"
+edition = "2026-12"
 cost = "seconds"
 
 [recipe]
@@ -82,7 +82,7 @@ def study(tmp_path, empty_store, monkeypatch):
 
     def train_and_audit(epochs: int = 8, published: bool = False, **grid: object) -> AuditReport:
         rows = "".join(f"{name} = {_toml(value)}\n" for name, value in grid.items())
-        text = f'name = "own"\ntitle = "An own study"\nedition = "2026-11"\ncost = "seconds"\n[recipe]\nepochs = {epochs}\n'
+        text = f'name = "own"\ntitle = "An own study"\nedition = "2026-12"\ncost = "seconds"\n[recipe]\nepochs = {epochs}\n'
         text += f"[controls]\nfrozen = true\n[[grid]]\n{rows}"
         (folder / "own" / "study.toml").write_text(text, encoding="utf-8")
         result = call("study", "own", "--jobs", "1", "--device", "cpu")

@@ -22,7 +22,7 @@ from tests.security.conftest import audited, call, judged, written_report
 STUDY = f"""
 name = "mine"
 title = "A method of another package"
-edition = "2026-11"
+edition = "2026-12"
 cost = "seconds"
 
 [recipe]

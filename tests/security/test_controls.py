@@ -21,7 +21,7 @@ from tests.security.conftest import call, integrity_of, judged
 from tests.security.test_replay_from_seed import STEP, decoded, measure_again_and_seal
 
 SIZES = "architecture.d_hidden=16,architecture.num_blocks=2"
-EDITIONS = ("2026-11", "2026-05", "2026-05:strict", "2026-04")
+EDITIONS = ("2026-12", "2026-05", "2026-05:strict", "2026-04")
 DEPTH = ("D3", "d")  # codes of the rule on the margin, in all editions
 LOW = 18 / 360  # of the test set, below chance
 
@@ -77,17 +77,20 @@ def stated_by_every_edition(report: AuditReport, method: str) -> None:
         found = opinions(report, run.record.run_id)
         assert believed[run.record.run_id] == "pass" and len(found) == len(EDITIONS)
         for edition, judgement in zip(EDITIONS, found, strict=True):
-            finding, state = depth_of(judgement), "UNDECIDED" if edition >= "2026-11" else "STATED"
+            finding, state = depth_of(judgement), "UNDECIDED" if edition >= "2026-12" else "STATED"
             assert (finding.outcome, finding.state, finding.stated) == ("warn", state, True)
             assert finding.reference_run_id == run.frozen_run_id != "" and run.frozen_doubt in finding.sentence
             assert judgement.verdict.label == f"WARN({finding.rule} {state.lower()})"
 
 
 def judge_believing(report: AuditReport) -> tuple[RunAudit, ...]:
-    """The runs judged by the leading edition as if every control were proven: what the attack is for."""
+    """The runs judged as published as if every control were proven: what the attack is for.
+
+    Edition 2026-12 also refuses a control at chance.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(paired_runs, "control_doubt", lambda *_: "")
-        return judge_all([run.record for run in report.runs], load_edition("2026-11"))
+        return judge_all([run.record for run in report.runs], load_edition("2026-05"))
 
 
 def test_controls_whose_accuracy_was_typed_behind_a_loop_of_their_own_are_stated(store, audit):

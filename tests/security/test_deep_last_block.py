@@ -15,7 +15,7 @@ from tests.builders import over_seeds, reading, record
 from tests.helpers.plugins import installed_member
 from tests.security.conftest import audited, call, judged
 
-OURS, PUBLISHED = load_edition("2026-11"), load_edition("2026-05")
+OURS, PUBLISHED = load_edition("2026-12"), load_edition("2026-05")
 GRID = {"architectures": ["deep_last"], "datasets": ["digits"], "seeds": [1, 2, 3]}
 DEEP_LAST = """
 import torch

@@ -20,14 +20,16 @@ LOOSE = (  # nothing fails by these limits
     ("threshold = 0.99", "threshold = -1.0"),
     ("threshold = 2.0", "threshold = -1000.0"),
     ("threshold = 1e-2", "threshold = 0.0"),
+    ("chance = true", "chance = false"),
+    ("far_seed = { level = 0.05, least = 2.0 }", ""),
 )
-BUILT_IN = ("2026-11", "2026-05", "2026-11:strict", "2026-04:first-release")
+BUILT_IN = ("2026-12", "2026-05", "2026-12:strict", "2026-04:first-release")
 
 
 def loose(store, name):
-    """2026-11 with other limits under `name`, in the working folder."""
-    text = (bundled_files.editions() / "2026-11.toml").read_text(encoding="utf-8")
-    for old, new in (('name = "2026-11"', f"name = {json.dumps(name)}"), *LOOSE):
+    """2026-12 with other limits under `name`, in the working folder."""
+    text = (bundled_files.editions() / "2026-12.toml").read_text(encoding="utf-8")
+    for old, new in (('name = "2026-12"', f"name = {json.dumps(name)}"), *LOOSE):
         assert old in text
         text = text.replace(old, new)
     path = store.folder / "loose.toml"
@@ -73,19 +75,19 @@ def test_a_copy_under_a_shipped_name_is_refused(edition_file, name):
 
 
 def test_a_name_whose_characters_cannot_be_seen_is_refused(edition_file):
-    result = call("audit", "--study", "digits", "--edition", str(edition_file("\u202e11-6202")))
+    result = call("audit", "--study", "digits", "--edition", str(edition_file("\u202e21-6202")))
     assert result.exit_code == 2 and "name: expected only visible characters, found U+202E" in result.output
 
 
-@pytest.mark.parametrize("name", ["mine", "2026-11-lenient", "2099-01", "ours 2026", "édition", "2O26-11"])
+@pytest.mark.parametrize("name", ["mine", "2026-12-lenient", "2099-01", "ours 2026", "édition", "2O26-12"])
 def test_a_name_of_its_own_is_taken(edition_file, name):
-    assert load_edition(str(edition_file(name))).based_on == "2026-11"
+    assert load_edition(str(edition_file(name))).based_on == "2026-12"
 
 
 def test_an_unchanged_copy_is_the_shipped_edition(edition_file):
     path = edition_file("x")
-    path.write_bytes((bundled_files.editions() / "2026-11.toml").read_bytes())
-    assert load_edition(str(path)).reference == load_edition("2026-11").reference
+    path.write_bytes((bundled_files.editions() / "2026-12.toml").read_bytes())
+    assert load_edition(str(path)).reference == load_edition("2026-12").reference
 
 
 def test_a_verdict_by_an_edition_of_ones_own_says_so_wherever_it_is_read(store, audit):
@@ -98,51 +100,54 @@ def test_a_verdict_by_an_edition_of_ones_own_says_so_wherever_it_is_read(store, 
     assert code == 0 and judged(report, method="dfa", seed=1)[0].verdict.outcome == "pass"
 
     edition = report.edition
-    assert (edition.shipped, edition.based_on, edition.digest) == (False, "2026-11", digest)
+    assert (edition.shipped, edition.based_on, edition.digest) == (False, "2026-12", digest)
     differences = {
         (difference.rule, difference.field): (difference.shipped, difference.this) for difference in edition.differences
     }
     assert differences == {
         ("D1", "threshold"): (50.0, 1e12),
+        ("D1", "either growth_init threshold"): (50.0, 1e12),
         ("D2", "threshold"): (1e-7, 0.0),
         ("D2", "also gain threshold"): (1e-2, 0.0),
         ("D2", "guard fidelity threshold"): (0.99, -1.0),
+        ("D2", "guard_also fidelity_batch threshold"): (0.99, -1.0),
         ("D3", "threshold"): (2.0, -1000.0),
+        ("D3", "chance"): (True, False),
     }
 
     page = (store.folder / "pages" / "index.html").read_text(encoding="utf-8")
-    assert "<b>mine (based on 2026-11)</b>" in page and "differs from 2026-11 in 5 points" in page
+    assert "<b>mine (based on 2026-12)</b>" in page and "differs from 2026-12 in 8 points" in page
     assert '<th scope="row">D3</th><td>threshold</td><td title="2">2</td><td title="-1000">-1000</td>' in page
     for form in (store.folder / "pages" / "forms").glob("dfa-*.*"):
-        assert "mine (based on 2026-11)" in form.read_text(encoding="utf-8").replace("\\", ""), form
+        assert "mine (based on 2026-12)" in form.read_text(encoding="utf-8").replace("\\", ""), form
 
     tags = store.tags(run_id)
     assert tags[schema.TAG_VERDICT] == f"PASS (mine {digest[:8]})"
     assert tags[f"fa.verdict.mine.{digest[:8]}"] == "PASS"
-    assert tags[f"fa.verdict.2026-11.{load_edition('2026-11').digest[:8]}"] == shipped.label
-    assert "edition mine (based on 2026-11)" in tags[schema.TAG_NOTE]
-    assert store.tags(audit_run(store))["fa.edition"] == "mine (based on 2026-11)"
+    assert tags[f"fa.verdict.2026-12.{load_edition('2026-12').digest[:8]}"] == shipped.label
+    assert "edition mine (based on 2026-12)" in tags[schema.TAG_NOTE]
+    assert store.tags(audit_run(store))["fa.edition"] == "mine (based on 2026-12)"
 
     promoted = call("promote", run_id, "--name", "fa")
-    assert promoted.exit_code == 0 and "PASS by edition mine (based on 2026-11)" in promoted.output, promoted.output
+    assert promoted.exit_code == 0 and "PASS by edition mine (based on 2026-12)" in promoted.output, promoted.output
     version = ModelRegistry().find(f"models:/fa@pass-mine-{digest[:8]}")
     assert version.tags[schema.TAG_VERDICT] == f"PASS (mine {digest[:8]})"
-    assert version.tags[schema.TAG_EDITION] == f"mine (based on 2026-11), sha256 {digest}"
+    assert version.tags[schema.TAG_EDITION] == f"mine (based on 2026-12), sha256 {digest}"
 
 
 def test_a_report_that_was_changed_in_the_store_is_no_shipped_editions(store, audit):
     path = loose(store, "mine")
     audit("--edition", "loose.toml", published=True)
-    run_id, real = store.run_id(method="dfa", seed=1), load_edition("2026-11").digest
+    run_id, real = store.run_id(method="dfa", seed=1), load_edition("2026-12").digest
 
-    forge(store, lambda report: report["edition"].update(name="2026-11", shipped=True, based_on="", differences=[]))
+    forge(store, lambda report: report["edition"].update(name="2026-12", shipped=True, based_on="", differences=[]))
     refused = call("promote", run_id)
     assert refused.exit_code == 2, refused.output
-    assert f"of the run used 2026-11 {file_digest(path)[:8]} (not the built-in edition)" in refused.output
+    assert f"of the run used 2026-12 {file_digest(path)[:8]} (not the built-in edition)" in refused.output
     assert call("report", "--study", "tiny", "--out", "again").exit_code == 0
     page = (store.folder / "again" / "index.html").read_text(encoding="utf-8")
-    assert f"2026-11 (not the built-in edition; its digest is {file_digest(path)[:8]})" in page
-    assert "<b>2026-11</b>" not in page
+    assert f"2026-12 (not the built-in edition; its digest is {file_digest(path)[:8]})" in page
+    assert "<b>2026-12</b>" not in page
 
     forge(store, lambda report: report["edition"].update(digest=real))
     refused = call("promote", run_id)

@@ -10,14 +10,14 @@ from xml.etree import ElementTree
 import pytest
 
 from fa_registry import jsonio
-from fa_registry.errors import IntegrityError
+from fa_registry.errors import IntegrityError, InvalidFields
 from fa_registry.protocol.engine import judge, judge_all
 from fa_registry.protocol.rules import load_edition
 from fa_registry.records import AuditReport
-from fa_registry.reporting.render import render_report
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.workflows.promote import verified
+from fa_registry.workflows.reports import load_report
 from tests.helpers.pictures import blank_pictures
 from tests.helpers.stores import copy_store, made_once, working_in
 from tests.security.attacks import Store
@@ -143,7 +143,7 @@ def test_a_frozen_control_that_was_lowered_is_no_reference(store, audit):
 
 
 def spoiled(report: AuditReport, method: str, seed: int, control: str = "none") -> AuditReport:
-    """The report as an older release wrote it: a mismatch, and a verdict all the same."""
+    """A report that no audit writes: a mismatch, and a verdict all the same."""
     raw = jsonio.encode(report)
     for run in raw["runs"]:
         spec = run["record"]["spec"]
@@ -153,28 +153,20 @@ def spoiled(report: AuditReport, method: str, seed: int, control: str = "none") 
     return jsonio.decode(AuditReport, raw)
 
 
-def test_an_old_report_is_shown_without_the_verdict_of_a_mismatch(honest_report, tmp_path):
+def test_a_report_that_judges_a_mismatch_is_refused(honest_report, tmp_path):
     report = spoiled(honest_report, "dfa", 2)
-    pages = {path.name: path.read_text(encoding="utf-8") for path in render_report(report, tmp_path)}
-    assert "1 run is NOT JUDGED, integrity failure:" in pages["index.html"]
-    assert not [name for name in pages if name.startswith("dfa")]
-    dfa = [line for line in pages["audit.csv"].splitlines() if ",dfa" in line]
-    assert len(dfa) == 3 and all("excluded" in line and "PASS" not in line for line in dfa)
-    assert (
-        jsonio.decode(AuditReport, json.loads(pages["audit.json"])) == report
-    )  # the file itself stays what was recorded
-
-
-def test_an_old_report_does_not_judge_by_a_control_that_is_a_mismatch(honest_report, tmp_path):
-    report = spoiled(honest_report, "bp", 1, "frozen")
-    pages = {path.name: path.read_text(encoding="utf-8") for path in render_report(report, tmp_path)}
-    assert not [name for name in pages if name.endswith(".md")]
-    assert pages["index.html"].count("the run was judged together with a run whose integrity is a mismatch") >= 9
+    (index,) = [index for index, run in enumerate(report.runs) if run.record.integrity.state == "mismatch"]
+    (tmp_path / "audit.json").write_text(jsonio.pretty(report), encoding="utf-8")
+    with pytest.raises(InvalidFields) as refusal:
+        load_report(tmp_path / "audit.json")
+    (problem,) = refusal.value.problems
+    assert problem.partition(": ")[0] == f"runs[{index}].record.integrity.state"
+    assert call("report", str(tmp_path / "audit.json")).exit_code == 2
 
 
 def test_the_protocol_alone_gives_no_verdict(honest_report):
     """A direct call, with or without a control."""
-    edition = load_edition("2026-11")
+    edition = load_edition("2026-12")
     records = [run.record for run in spoiled(honest_report, "dfa", 2).runs]
     (mine,) = [run for run in judge_all(records, edition) if run.record.integrity.state == "mismatch"]
     assert (mine.verdict.outcome, mine.verdict.label) == ("incomplete", "NOT JUDGED")

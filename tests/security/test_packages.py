@@ -155,21 +155,3 @@ def test_what_python_writes_and_what_a_link_names_is_not_in_the_digest(tmp_path)
         (folder / "linked").symlink_to(tmp_path)
         source_digest.cache_clear()
         assert source_digest(module, all_files=True) != before
-
-
-def test_a_run_of_an_older_release_is_compared_by_the_digest_that_it_recorded(tmp_path):
-    """It took the Python files alone: a file next to them makes no other code of it, an edited module does."""
-    with installed(tmp_path) as plugin:
-        key = f"methods/{NAME}"
-        now = fingerprint(tiny_spec(method=NAME))
-        old = {name: value for name, value in now[key].items() if name != "files"}
-        old["digest"] = source_digest(f"{PACKAGE}.{NAME}")
-        before = {**now, key: old}
-        assert fingerprint_changes(before, now) == ()
-        (tmp_path / PACKAGE / "rule.json").write_text("{}")
-        plugin.forget()
-        assert fingerprint_changes(before, fingerprint(tiny_spec(method=NAME))) == ()
-        plugin.module.write_text(plugin.module.read_text() + "\n# edited\n")
-        plugin.forget()
-        (line,) = fingerprint_changes(before, fingerprint(tiny_spec(method=NAME)))
-        assert "source edited" in line

@@ -15,7 +15,7 @@ from fa_registry.tracking import schema
 from fa_registry.training.checkpoint import load_tensors, save_tensors
 from tests.security.conftest import call, judged
 
-EDITIONS = ["2026-11", "2026-05", "2026-05:strict", "2026-04"]
+EDITIONS = ["2026-12", "2026-05", "2026-05:strict", "2026-04"]
 SIZES = "architecture.d_hidden=16,architecture.num_blocks=2"
 LOW = ("0.0", "0.0", "0.0")
 BY_AUTHOR = "stated by the author"
@@ -69,7 +69,7 @@ def test_a_low_frozen_accuracy_that_the_author_types_never_passes(store, audit):
 
 
 def test_every_claim_that_rests_on_it_says_whose_figure_it_is(store, audit):
-    _, report = audit(*chosen(adopted(store, LOW)), "--edition", "2026-11", published=True)
+    _, report = audit(*chosen(adopted(store, LOW)), "--edition", "2026-12", published=True)
     stated_claims = claims(report.runs)
     about = [claim for claim in stated_claims if "frozen" in claim.text]
     assert about and all(BY_AUTHOR in claim.text and claim.kind == "open" for claim in about)
@@ -93,7 +93,7 @@ def test_a_figure_slipped_into_a_trained_run_whose_control_is_not_selected(store
             lambda held: held["scalars"].update(frozen_accuracy=0.05),  # fa: ok FA010 stated
         )
         store.seal(run_id)
-    _, report = audit(*chosen(run_ids), "--edition", "2026-11")
+    _, report = audit(*chosen(run_ids), "--edition", "2026-12")
     assert "pass" not in {run.verdict.outcome for run in report.runs}
     assert all(depth_of(run).outcome != "pass" for run in report.runs)
 
@@ -101,7 +101,7 @@ def test_a_figure_slipped_into_a_trained_run_whose_control_is_not_selected(store
 def test_a_typed_figure_does_not_stand_in_for_a_control_that_was_trained(store, audit):
     """Adopted under the very setting of the store's controls, which speak before any author does."""
     run_ids = [*adopted(store, LOW, epochs=4), *store.run_ids(control="frozen")]
-    _, report = audit(*chosen(run_ids), "--edition", "2026-11")
+    _, report = audit(*chosen(run_ids), "--edition", "2026-12")
     controls = {run.record.spec.seed: run.record.run_id for run in judged(report, control="frozen")}
     for run in judged(report, control="none"):
         finding = depth_of(run)
@@ -113,7 +113,7 @@ def test_an_accuracy_of_the_eval_batch_written_over_that_of_the_test_set(store, 
     for run_id in store.run_ids(method="bp", control="none"):
         store.change_json(run_id, schema.MEASUREMENTS, lambda held: held["scalars"].update(accuracy=100 / 128))
         store.seal(run_id)
-    _, report = audit("--trust-logged", "--edition", "2026-11")
+    _, report = audit("--trust-logged", "--edition", "2026-12")
     for run in judged(report, method="bp", control="none"):
         finding = depth_of(run)
         assert (finding.outcome, finding.state) == ("warn", "OTHER SET")

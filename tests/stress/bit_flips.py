@@ -46,7 +46,7 @@ class Tally:
 def prepare(judged: Judged) -> dict[str, list[tuple[Path, Callable[[], bool]]]]:
     """kind → its files, each with who must find a flipped bit in it: true where it was found."""
     run = judged.run()
-    judged.promoted(run, "--edition", "2026-11", "--name", NAME)
+    judged.promoted(run, "--edition", "2026-12", "--name", NAME)
     audits = {found.run_id for found in judged.tracker.search({"fa.kind": "audit"})}
     files = defaultdict(list)
     for path in sorted(judged.folder.glob("mlartifacts/**/artifacts/**/*")):

@@ -81,7 +81,7 @@ COMMANDS = {
     "train": Command(lambda j: ("train", "--method", "bp", "--seed", "7", "--epochs", "1", *TINY), _weights),
     "audit": Command(lambda j: ("audit", *STUDY, "--jobs", "1", "--exit-zero", "--out", "out"), _verdicts),
     "report": Command(lambda j: ("report", "--study", "tiny", "--out", "again"), _pages),
-    "promote": Command(lambda j: ("promote", j.run().run_id, "--edition", "2026-11"), _versions),
+    "promote": Command(lambda j: ("promote", j.run().run_id, "--edition", "2026-12"), _versions),
 }
 
 

@@ -47,12 +47,12 @@ COMMANDS = {  # what is killed → its arguments, and whether it begins in an em
     "train": ([*TRAIN.split(), *SMALL], True),
     "study": (["study", "tiny/study.toml", "--jobs", "2", "--epochs", "3", "--device", "cpu"], True),
     "audit": (
-        ["audit", "--study", "tiny/study.toml", "--editions", "2026-04,2026-11", "--device", "cpu", "--exit-zero"]
+        ["audit", "--study", "tiny/study.toml", "--editions", "2026-04,2026-12", "--device", "cpu", "--exit-zero"]
         + ["--nonce", "5eed"],  # two audits are compared byte by byte
         False,
     ),
     "report": (["report", "--study", "tiny"], False),
-    "promote": (["promote", "RUN", "--edition", "2026-11", "--name", "kept"], False),
+    "promote": (["promote", "RUN", "--edition", "2026-12", "--name", "kept"], False),
 }
 
 

@@ -181,7 +181,7 @@ class Torture:
         self.run = self.tracker.get(self.run_id)
         self.whole = {path: path.read_bytes() for path in (folder / "runs" / self.run_id).rglob("*") if path.is_file()}
         self.held = {name: json.loads(self.path(name).read_bytes()) for name in JSON}
-        self.edition = load_edition("2026-11")
+        self.edition = load_edition("2026-12")
         self.reports = [jsonio.encode(report()) for report in (small_report, full_report)]
 
     def path(self, name: str) -> Path:

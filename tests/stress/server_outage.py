@@ -31,7 +31,7 @@ from tests.helpers.postgres import postgres
 STUDY = """
 name = "absence"
 title = "Trained into a server that is not always there"
-edition = "2026-11"
+edition = "2026-12"
 cost = "a minute"
 
 [recipe]

@@ -171,7 +171,7 @@ def test_a_database_that_cannot_be_made_leaves_nothing(tmp_path, monkeypatch, ma
 
 
 def half_made(path: Path) -> None:
-    """As an older release left it after a kill: first tables, and a first change of them that no MLflow can make twice."""
+    """As a kill left it: first tables, and a first change of them that no MLflow can make twice."""
     engine = create_engine(f"sqlite:///{path}")
     initial_models.Base.metadata.create_all(engine)
     engine.dispose()
@@ -179,7 +179,7 @@ def half_made(path: Path) -> None:
         connection.execute("ALTER TABLE metrics ADD COLUMN step BIGINT DEFAULT 0 NOT NULL")
 
 
-def test_a_database_that_an_older_release_half_made_is_named_as_one(tmp_path):
+def test_a_database_that_was_half_made_is_named_as_one(tmp_path):
     half_made(tmp_path / "mlflow.db")
     with pytest.raises(
         StoreError, match="the database is incomplete and contains no runs: its creation was interrupted"

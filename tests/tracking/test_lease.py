@@ -205,7 +205,7 @@ def test_one_that_died_while_it_chose_holds_no_other_up(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(("text", "seconds"), [("", None), ("7 of 999999 s", 86_400), ("7 of 0 s", 10), ("x", None)])
 def test_an_untrusted_run_cannot_hold_a_specification_forever_nor_lose_it_at_once(tmp_path, text, seconds):
-    """Without a sign as this release writes it the process decides alone, as it does for older releases' runs."""
+    """Without a sign as a run writes it the process decides alone."""
     tracker, clock = MemoryTracker(tmp_path), Clock()
     begun(tracker, **{schema.TAG_CLAIM: HELD, schema.TAG_SIGN: text})
     (run,) = tracker.search(SPEC)

@@ -32,8 +32,11 @@ def mine(version: str = "0.1", digest: str = A, package: str = "mine") -> dict:
         ({"version": 1}, {"version": 1}, ""),
         ({"version": 1}, {"version": 2}, "method m: version 1 → 2"),
         ({"version": 3}, {"version": 2}, "method m: version 3 → 2"),
-        (None, {"version": 1}, ""),  # an older release: taken for version 1
-        (None, {"version": 2}, "method m: version 1 → 2"),
+        (
+            None,
+            {"version": 1},
+            "method m: the run recorded no code of this plug-in; the installed code is version 1 of the built-in plug-in",
+        ),
         (mine(), mine(), ""),
         (mine(), mine("0.2"), ""),  # the same source in another release
         (mine(), mine(digest=B), "method m: source edited (digest aaaaaaaa… → bbbbbbbb…)"),
@@ -43,17 +46,17 @@ def mine(version: str = "0.1", digest: str = A, package: str = "mine") -> dict:
         (
             None,
             mine(),
-            "method m: the run recorded no source of this plug-in; the installed source is package mine 0.1 (digest aaaaaaaa…)",
+            "method m: the run recorded no code of this plug-in; the installed code is package mine 0.1 (digest aaaaaaaa…)",
         ),
     ],
 )
 def test_what_changed_is_reported_in_text(before, today, line):
-    sealed = {"methods/m": before} if before else None
+    sealed = {"methods/m": before} if before else {}
     assert fingerprint_changes(sealed, {"methods/m": today}) == ((line,) if line else ())
 
 
 def test_a_diagnostic_that_came_or_went_changes_nothing_an_edited_one_does():
-    assert fingerprint_changes({}, {"diagnostics/d": mine()}) == ()
+    assert fingerprint_changes({}, {"diagnostics/d": mine(), "diagnostics/h_norm": {"version": 1}}) == ()
     assert fingerprint_changes({"diagnostics/d": mine()}, {}) == ()
     assert fingerprint_changes({"diagnostics/d": mine()}, {"diagnostics/d": mine(digest=B)}) == (
         "diagnostic d: source edited (digest aaaaaaaa… → bbbbbbbb…)",

@@ -9,14 +9,12 @@ import torch
 from torch import nn
 
 from fa_registry import diagnostics
-from fa_registry.diagnostics.aggregates import NAMES as MEANS
 from fa_registry.diagnostics.base import MOMENTS, Diagnostic
-from fa_registry.diagnostics.gamma import NOT_CREDITED
 from fa_registry.diagnostics.gamma import NUMBERS as OF_GAMMA
 from fa_registry.diagnostics.gamma_null import NAMES as OF_NULL
 from fa_registry.errors import IntegrityError, PluginError
 from fa_registry.methods.dfa import DirectFeedbackAlignment
-from fa_registry.records import CLASSES, Series, SiteSeries
+from fa_registry.records import CLASSES
 from fa_registry.tasks import classification
 from fa_registry.tasks.classification import accuracy
 from fa_registry.training.checkpoint import load_tensors, save_tensors
@@ -27,11 +25,9 @@ from fa_registry.training.measuring import (
     remeasure,
     with_conventions,
     with_final,
-    without_input_site,
 )
 from fa_registry.training.run_setup import RunSetup, build_setup
 from fa_registry.training.trainer import Trainer
-from tests.builders import record
 from tests.helpers.closed_form_tasks import hand_task, initial_of
 from tests.helpers.nets import of, short_task
 from tests.helpers.tiny_tasks import CPU, Recorder, scaling_network, tiny_task, trained
@@ -294,29 +290,6 @@ def test_where_site_0_is_the_input_gamma_its_null_and_its_aggregates_leave_it_ou
     means = [reading.value for reading in final.sites["gamma"][1:]]
     assert final.scalars["gamma_all_mean_mean"].value == pytest.approx(sum(means) / 2, rel=1e-12)
     assert final.scalars["gamma_all_mean_mean"] == final.scalars["gamma_deep_mean_mean"]
-
-
-def test_a_run_of_an_older_release_is_recomputed_as_it_was_measured_and_then_leaves_site_0_out(tmp_path):
-    """20 draws, every sample in fidelity, and site 0 counted: its conventions name the draws alone."""
-    spec, checkpoint, feedback, digests, _ = short_run(tmp_path, **ON_MLP)
-    initial, recorded = load_tensors(tmp_path / INITIAL), {"gamma_null_draws": 20, "threads": 1}
-    again = remeasure(build_setup(spec, CPU), checkpoint, feedback, digests, initial, recorded)
-    today = remeasure(build_setup(spec, CPU), checkpoint, feedback, digests, initial)
-    assert again.conventions["gamma_null_draws"] == 20 and again.conventions["first_credited_site"] == 0
-    p_values = [reading.value * 21 for reading in again.sites["gamma_null_p"]]
-    assert len(p_values) == 3 and p_values == pytest.approx([round(value) for value in p_values])
-    assert again.sites["gamma"][0].value is not None and again.sites["gamma"][1:] == today.sites["gamma"][1:]
-    assert again.scalars["gamma_all_mean_mean"] != today.scalars["gamma_all_mean_mean"]
-    old = dataclasses.replace(
-        record(measured=again), spec=spec, by_site={"gamma": SiteSeries((0,), (Series(), Series()))}
-    )
-    struck = without_input_site(old)
-    assert struck.measurements.sites["gamma"] == today.sites["gamma"]
-    assert struck.by_site["gamma"].sites[0][0].reason == NOT_CREDITED
-    for name in (*MEANS, "gamma_spread", "gamma_deep_mean"):
-        assert struck.measurements.scalars[name] == today.scalars[name]
-    kept = dataclasses.replace(old, spec=tiny_task().spec)  # an embedding learns from c_0
-    assert without_input_site(kept) is kept
 
 
 def test_a_run_cannot_choose_which_of_its_sites_count(tmp_path):

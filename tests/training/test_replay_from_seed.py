@@ -13,6 +13,7 @@ from fa_registry.records.configurations import is_undecidable
 from fa_registry.training import credit_check
 from fa_registry.training import replay_from_seed as redrawing
 from fa_registry.training.checkpoint import save_tensors
+from fa_registry.training.replay import RecordedEpochs
 from fa_registry.training.replay_from_seed import (
     ADOPTED,
     SealedTraining,
@@ -36,7 +37,8 @@ def sealed_epoch(folder, **changes) -> tuple[SealedTraining, Trainer]:
     trainer.run_epoch()
     digests["early"] = save_tensors(paths["early"], trainer.early.tensors)
     digests["feedback"] = save_tensors(paths["feedback"], task.feedback.state_dict())
-    return SealedTraining(**paths, early_step=trainer.early.step, digests=digests, epochs=1), trainer
+    recorded = RecordedEpochs(trainer.chain.digests)
+    return SealedTraining(**paths, early_step=trainer.early.step, digests=digests, epochs=1, recorded=recorded), trainer
 
 
 def outcomes(found) -> dict[str, str]:

@@ -137,7 +137,7 @@ def audited_store(tmp_path_factory, tiny_store) -> Path:
         copy_store(tiny_store, folder)
         with working_in(folder), blank_pictures() as patch:
             leave_out_figures(patch)
-            result = call(*AUDIT_LOGGED, "--editions", "2026-05,2026-11", "--json")
+            result = call(*AUDIT_LOGGED, "--editions", "2026-05,2026-12", "--json")
         (folder / "printed.json").write_text(result.stdout, encoding="utf-8")
 
     return made_once(tmp_path_factory, "audited-tiny", audit)

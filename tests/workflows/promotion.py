@@ -37,7 +37,7 @@ architecture_options = { d_hidden = 16, num_blocks = 2 }
 
 @dataclass(frozen=True)
 class Judged:
-    """A store with dfa, FAIL(D3) by 2026-05 and WARN by 2026-11, and its frozen control."""
+    """A store with dfa, FAIL(D3) by 2026-05 and WARN by 2026-12, and its frozen control."""
 
     folder: Path
 
@@ -99,7 +99,7 @@ def judged_study(folder: Path) -> None:
     store = Judged(folder).store
     for command in (
         ["study", str(study), "--jobs", "1", "--checkpoint-every", "1"],
-        ["audit", "--study", str(study), "--editions", "2026-05,2026-11", "--out", str(folder / "out"), "--exit-zero"],
+        ["audit", "--study", str(study), "--editions", "2026-05,2026-12", "--out", str(folder / "out"), "--exit-zero"],
     ):
         result = CliRunner().invoke(main, [*command, "--device", "cpu", "--store", store], catch_exceptions=False)
         assert result.exit_code == 0, result.output

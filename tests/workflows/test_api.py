@@ -59,9 +59,9 @@ def test_every_command_says_what_it_returns_and_raises_with_an_example(command):
 def test_a_study_is_trained_audited_compared_verified_and_reported(registry, tiny):
     result = fa_registry.study("tiny", jobs=1, device="cpu", force=True)
     assert result.exit_code == 0 and len(result.trained) == 4
-    audit = fa_registry.audit(study="tiny", device="cpu", edition="2026-11", out="here")
+    audit = fa_registry.audit(study="tiny", device="cpu", edition="2026-12", out="here")
     assert {run.record.run_id for run in audit.report.runs} == set(result.trained)
-    assert audit.report.edition.name == "2026-11" and audit.exit_code in (0, 1)
+    assert audit.report.edition.name == "2026-12" and audit.exit_code in (0, 1)
     compared = fa_registry.compare("dfa", "bp", study="tiny", device="cpu", thresholds={"D1": 7})
     assert compared.page == Path("reports/compare.html") and compared.context.edition.overrides == {"D1.threshold": 7}
     verified = fa_registry.verify(study="tiny", device="cpu")
@@ -98,9 +98,9 @@ def test_what_is_wrong_is_an_error_of_this_package_and_ends_nothing(workplace, c
 @pytest.mark.parametrize("seeds", ["1,2", [1, 2], ("1", "2")])
 def test_several_may_be_a_list_or_what_would_be_typed(workplace, seeds):
     Path("study.toml").write_text(STUDY, encoding="utf-8")
-    plan = fa_registry.study("study.toml", seeds=seeds, device="cpu", dry_run=True, no_probe=True)
+    plan = fa_registry.study("study.toml", seeds=seeds, device="cpu", dry_run=True)
     assert plan.settings[0].seeds == (1, 2)
-    one = fa_registry.study("study.toml", seeds=7, stop_on="D1", device="cpu", dry_run=True, no_probe=True)
+    one = fa_registry.study("study.toml", seeds=7, stop_on="D1", device="cpu", dry_run=True)
     assert one.settings[0].seeds == (7,)
 
 

@@ -56,12 +56,12 @@ def test_a_verdict_by_other_thresholds_goes_with_the_next_audit_by_the_editions_
     own, changed = verdict_tag("2026-05"), f"{verdict_tag('2026-05')}.modified"
     trusting_audit("--threshold", "D1.threshold=1")
     assert verdicts() == {changed} and run_of("dfa").tags[schema.TAG_VERDICT].endswith(" (modified edition)")
-    trusting_audit("--editions", "2026-11")  # of another edition: nothing is reported about this one
-    assert verdicts() == {changed, verdict_tag("2026-11")}
+    trusting_audit("--editions", "2026-12")  # of another edition: nothing is reported about this one
+    assert verdicts() == {changed, verdict_tag("2026-12")}
     trusting_audit()
-    assert verdicts() == {own, verdict_tag("2026-11")}
+    assert verdicts() == {own, verdict_tag("2026-12")}
     trusting_audit("--threshold", "D1.threshold=1")  # the edition's own verdict is not taken back by another's
-    assert verdicts() == {own, changed, verdict_tag("2026-11")}
+    assert verdicts() == {own, changed, verdict_tag("2026-12")}
 
 
 def test_the_margin_is_a_metric_of_the_last_epoch(audited_once):
@@ -156,7 +156,7 @@ def test_a_run_whose_file_was_changed_loses_the_verdicts_of_older_audits(audited
     audit_logged("--editions", "2026-05")
     after = run_of("fa").tags
     verdicts = {name: value for name, value in after.items() if name.startswith(schema.TAG_VERDICT)}
-    assert set(verdicts) == {schema.TAG_VERDICT, verdict_tag("2026-05"), verdict_tag("2026-11")}
+    assert set(verdicts) == {schema.TAG_VERDICT, verdict_tag("2026-05"), verdict_tag("2026-12")}
     assert set(verdicts.values()) == {"NOT JUDGED (integrity failure)"}
     assert (
         after[schema.TAG_NOTE].startswith("**NOT JUDGED (integrity failure)**") and "SHA-256" in after[schema.TAG_NOTE]
@@ -183,7 +183,7 @@ def test_a_run_that_may_still_be_at_work_is_left_alone(trusting_audit):
         assert (tags[schema.TAG_NOTE] != "at work") == (schema.TAG_VERDICT in tags) == updated
 
 
-SEVERAL = "2026-04:first-release,2026-04,2026-11,2026-05"
+SEVERAL = "2026-04:first-release,2026-04,2026-12,2026-05"
 LENIENT = """
 name = "lenient [/] (it's mine)"
 title = "What nothing can fail"
@@ -231,7 +231,7 @@ def test_every_edition_judges_the_same_records_and_the_studys_leads(trained, mon
     assert [opinion["edition"]["name"] for opinion in report["opinions"]] == [
         "2026-04:first-release",
         "2026-04",
-        "2026-11",
+        "2026-12",
     ]
     ids = [run["record"]["run_id"] for run in report["runs"]]
     assert all([judgement["run_id"] for judgement in opinion["judgements"]] == ids for opinion in report["opinions"])
@@ -246,11 +246,11 @@ def test_every_edition_judges_the_same_records_and_the_studys_leads(trained, mon
 
 
 def test_a_column_an_edition(trained):
-    text = trained(*TRUSTING, "--editions", "2026-04,2026-05,2026-11").stdout
+    text = trained(*TRUSTING, "--editions", "2026-04,2026-05,2026-12").stdout
     assert "eproduction" not in text  # a study without published values prints none
     header = next(line for line in text.splitlines() if "verdict" in line)
     columns = [cell.strip() for cell in header.split("┃")]
-    assert columns[6:9] == ["verdict", "2026-04", "2026-11"]
+    assert columns[6:9] == ["verdict", "2026-04", "2026-12"]
     row = next(line for line in text.splitlines() if line.startswith("│ dfa"))
     cells = [cell.strip() for cell in row.split("│")]
     assert (cells[6], cells[7]) == (tags()[verdict_tag("2026-05")], tags()[verdict_tag("2026-04")])
@@ -308,7 +308,7 @@ def test_first_fires_of_another_edition_do_not_stay_behind(trained):
             ("--threshold", "D9=1", "--jobs", "two"),
             ["threshold D9: unknown rule 'D9'", "jobs: expected a whole number"],
         ),
-        (("--threshold", "D2.gian=1", "--edition", "2026-11"), ["unknown limit of D2 'gian' (did you mean 'gain'?)"]),
+        (("--threshold", "D2.gian=1", "--edition", "2026-12"), ["unknown limit of D2 'gian' (did you mean 'gain'?)"]),
         (
             ("--waivers", "none.toml", "--study", "tinny"),
             ["waivers none.toml: file: cannot be read: No such file", "unknown study 'tinny'"],

@@ -29,10 +29,10 @@ def names(own="", edition="", editions=(), thresholds=None):
     [
         ("", "", (), [DEFAULT_EDITION]),
         ("2026-04", "", (), ["2026-04"]),
-        ("2026-04", "2026-11", (), ["2026-11"]),
-        ("2026-11", "", ("2026-04", "2026-05", "2026-11"), ["2026-11", "2026-04", "2026-05"]),
+        ("2026-04", "2026-12", (), ["2026-12"]),
+        ("2026-12", "", ("2026-04", "2026-05", "2026-12"), ["2026-12", "2026-04", "2026-05"]),
         ("", "", ("2026-04", DEFAULT_EDITION), [DEFAULT_EDITION, "2026-04"]),
-        ("2026-11", "", ("2026-04", "2026-05"), ["2026-04", "2026-05"]),
+        ("2026-12", "", ("2026-04", "2026-05"), ["2026-04", "2026-05"]),
         ("2026-05", "", ("2026-04:first-release", "2026-05"), ["2026-05", "2026-04:first-release"]),
     ],
 )
@@ -41,8 +41,8 @@ def test_the_studys_edition_leads_where_it_is_named_else_the_first(own, edition,
 
 
 def test_other_thresholds_are_the_leading_editions_alone():
-    first, second = chosen_editions("2026-11", "", ("2026-05", "2026-11"), {"D1": 7}, [])
-    assert (first.name, dict(first.overrides)) == ("2026-11", {"D1.threshold": 7.0})
+    first, second = chosen_editions("2026-12", "", ("2026-05", "2026-12"), {"D1": 7}, [])
+    assert (first.name, dict(first.overrides)) == ("2026-12", {"D1.threshold": 7.0})
     assert second.overrides == {} and second.rules == load_edition("2026-05").rules
 
 

@@ -149,7 +149,7 @@ def test_an_id_that_is_unknown_ambiguous_or_missing_is_an_error(trained):
 
 def test_a_run_whose_weights_are_a_registered_model_stays(judged):
     run = judged.run()
-    promoted = judged.promote(run, "--edition", "2026-11")
+    promoted = judged.promote(run, "--edition", "2026-12")
     assert promoted.exit_code == 0, promoted.output
     with pytest.raises(InvalidFields, match=r"registered as models:/.*/1; delete this version on MLflow's page first"):
         fa_registry.forget(run.run_id, store=judged.store)

@@ -9,7 +9,7 @@ import pytest
 STUDY = """
 name = "plain"
 title = "On a plain network"
-edition = "2026-11"
+edition = "2026-12"
 cost = "seconds"
 
 [recipe]

@@ -33,7 +33,7 @@ from tests.workflows.test_audit import run_of
         ("methods", {"bp", "dfa", "fa"}),
         ("architectures", {"resmlp"}),
         ("datasets", {"digits"}),
-        ("editions", {"2026-04", "2026-05", "2026-05:strict", "2026-11"}),
+        ("editions", {"2026-04", "2026-05", "2026-05:strict", "2026-12"}),
         ("analyses", {"ablation", "first-fire", "sensitivity"}),
         ("studies", {"digits"}),
         (

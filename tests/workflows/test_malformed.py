@@ -55,7 +55,7 @@ Reader = Callable[[Path], Any]
 KINDS: dict[str, tuple[str, Reader]] = {
     "study": (TINY, lambda path: load_study(str(path))),
     "edition": (
-        (bundled_files.editions() / "2026-11.toml").read_text(encoding="utf-8").replace('"2026-11"', '"mine"'),
+        (bundled_files.editions() / "2026-12.toml").read_text(encoding="utf-8").replace('"2026-12"', '"mine"'),
         lambda path: load_edition(str(path)),
     ),
     "waivers": (WAIVERS, lambda path: load_waivers(path, datetime.date(2026, 6, 1))),

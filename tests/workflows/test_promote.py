@@ -25,14 +25,14 @@ from tests.builders import verdict_tag
 from tests.workflows.conftest import long
 from tests.workflows.promotion import spoilt, tagged
 
-BY_2026_11 = ("--edition", "2026-11")
+BY_NEWEST = ("--edition", "2026-12")
 REASON = "the negative control of a <b>tutorial</b>"
 
 
 @pytest.fixture(scope="module")
 def promoted(judged):
     """What promoting the run with the warning printed; tests only read the version."""
-    return judged.promoted(judged.run(), *BY_2026_11, "--name", "says")
+    return judged.promoted(judged.run(), *BY_NEWEST, "--name", "says")
 
 
 def test_a_version_has_the_verdicts_the_edition_and_the_digests_as_tags(judged, promoted):
@@ -42,9 +42,9 @@ def test_a_version_has_the_verdicts_the_edition_and_the_digests_as_tags(judged, 
     assert version.run_id == run.run_id
     assert dict(version.tags) == {
         schema.TAG_VERDICT: "WARN(D3 undecided)",
-        verdict_tag("2026-11"): "WARN(D3 undecided)",
+        verdict_tag("2026-12"): "WARN(D3 undecided)",
         verdict_tag("2026-05"): "FAIL(D3)",
-        schema.TAG_EDITION: f"2026-11, sha256 {digests()['2026-11']}",
+        schema.TAG_EDITION: f"2026-12, sha256 {digests()['2026-12']}",
         schema.TAG_RUN: run.run_id,
         schema.TAG_REPORT: run.tags[schema.TAG_REPORT],
         schema.TAG_SPEC: run.tags[schema.TAG_SPEC],
@@ -62,8 +62,8 @@ def test_what_json_prints(promoted):
         *("promoted", "verdicts", "aliases", "despite"),
     }
     assert (promoted["name"], promoted["version"], promoted["despite"]) == ("says", "1", "")
-    assert promoted["verdicts"] == {"2026-11": "WARN(D3 undecided)", "2026-05": "FAIL(D3)"}
-    assert (promoted["verdict"], promoted["edition"]) == ("WARN(D3 undecided)", "2026-11")
+    assert promoted["verdicts"] == {"2026-12": "WARN(D3 undecided)", "2026-05": "FAIL(D3)"}
+    assert (promoted["verdict"], promoted["edition"]) == ("WARN(D3 undecided)", "2026-12")
 
 
 def test_the_version_is_the_run_and_no_flavour_of_mlflows(judged, promoted):
@@ -84,19 +84,19 @@ def test_the_run_is_still_verified(drawn, judged, promoted):
 
 def test_twice_is_one_version_and_no_alias_moves(judged):
     dfa, other = judged.run(), judged.run("frozen")
-    first = judged.promoted(dfa, *BY_2026_11, "--name", "twice")
-    again = judged.promoted(dfa, *BY_2026_11, "--name", "twice")
+    first = judged.promoted(dfa, *BY_NEWEST, "--name", "twice")
+    again = judged.promoted(dfa, *BY_NEWEST, "--name", "twice")
     assert (again["promoted"], again["version"], again["aliases"]) == (False, "1", [])
     assert first["verdict"] == again["verdict"]
     judged.promoted(other, "--name", "twice")
-    judged.promoted(dfa, *BY_2026_11, "--name", "twice")
+    judged.promoted(dfa, *BY_NEWEST, "--name", "twice")
     assert {"twice/1", "twice/2"} <= judged.versions().keys() and "twice/3" not in judged.versions()
 
 
 def test_a_promotion_that_was_killed_before_its_alias_gets_it_the_next_time(judged):
-    first = judged.promoted(judged.run(), *BY_2026_11, "--name", "killed")
+    first = judged.promoted(judged.run(), *BY_NEWEST, "--name", "killed")
     judged.registry.client.delete_registered_model_alias("killed", "warn")
-    again = judged.promoted(judged.run(), *BY_2026_11, "--name", "killed")
+    again = judged.promoted(judged.run(), *BY_NEWEST, "--name", "killed")
     assert (again["version"], again["aliases"]) == (first["version"], ["warn"]) and not again["promoted"]
 
 
@@ -122,11 +122,11 @@ def test_a_control_has_a_tag_that_names_it(judged):
 
 
 def test_a_name_is_made_of_method_and_setting(judged):
-    assert judged.promoted(judged.run(), *BY_2026_11)["reference"] == "models:/dfa--resmlp-16x2-digits-1-epochs/1"
+    assert judged.promoted(judged.run(), *BY_NEWEST)["reference"] == "models:/dfa--resmlp-16x2-digits-1-epochs/1"
 
 
 RUN = StoredRun("a" * 32, "dfa 1", "fa_registry", "FINISHED", 0, {schema.TAG_STUDY: "tiny"})
-OLD, NEW = (load_edition(name).reference for name in ("2026-05", "2026-11"))
+OLD, NEW = (load_edition(name).reference for name in ("2026-05", "2026-12"))
 MODIFIED = dataclasses.replace(NEW, overrides={"D1.threshold": 100.0})
 
 
@@ -136,7 +136,7 @@ def test_the_leading_edition_decides_or_the_one_that_was_asked_for():
     assert promote.deciding_edition(RUN, [MODIFIED, OLD], "") == OLD
 
 
-@pytest.mark.parametrize("asked", ["", "2026-11"])
+@pytest.mark.parametrize("asked", ["", "2026-12"])
 @pytest.mark.parametrize("edition", [MODIFIED, dataclasses.replace(NEW, digest="0" * 64)], ids=["modified", "foreign"])
 def test_changed_thresholds_and_a_foreign_file_of_that_name_decide_nothing(edition, asked):
     with pytest.raises(UsageError):
@@ -153,9 +153,9 @@ def test_the_command_that_is_advised_audits_the_study_or_the_run():
 @pytest.mark.parametrize(
     ("name", "digest", "outcome", "is_adopted", "aliases"),
     [
-        ("2026-11", NEW.digest, "fail", False, ["fail"]),
-        ("2026-11", NEW.digest, "pass", True, ["adopted"]),
-        ("2026-11", NEW.digest, "fail", True, ["fail", "adopted"]),
+        ("2026-12", NEW.digest, "fail", False, ["fail"]),
+        ("2026-12", NEW.digest, "pass", True, ["adopted"]),
+        ("2026-12", NEW.digest, "fail", True, ["fail", "adopted"]),
         ("Ours (v1)", "1a2b3c4d" * 8, "pass", False, ["pass-ours-v1-1a2b3c4d"]),
         ("Ours (v1)", "1a2b3c4d" * 8, "pass", True, ["adopted-ours-v1-1a2b3c4d", "adopted"]),
         ("我的", "1a2b3c4d" * 8, "pass", False, ["pass-1a2b3c4d"]),
@@ -175,18 +175,18 @@ def test_a_models_name_is_one_that_the_registry_takes():
 def test_a_fail_needs_a_reason_and_a_warning_takes_none(judged):
     judged.check_refused(judged.run(), code=4)
     judged.check_refused(judged.run(), "--override-reason", " ")
-    judged.check_refused(judged.run(), *BY_2026_11, "--override-reason", "to be sure")
+    judged.check_refused(judged.run(), *BY_NEWEST, "--override-reason", "to be sure")
 
 
 @pytest.mark.parametrize("name", ["x/y", "x:y"])
 def test_a_name_that_mlflow_refuses(judged, name):
-    judged.check_refused(judged.run(), *BY_2026_11, "--name", name)
+    judged.check_refused(judged.run(), *BY_NEWEST, "--name", name)
 
 
 @pytest.mark.parametrize("status", ["running", long("failed"), long(schema.STOPPED_EARLY)])
 def test_a_run_that_did_not_end(judged, status):
     with tagged(judged, judged.run(), fa_status=status, fa_process=process_ownership.process_tag()) as run:
-        judged.check_refused(run, *BY_2026_11)
+        judged.check_refused(run, *BY_NEWEST)
 
 
 def test_the_run_of_a_study_and_a_run_that_is_not_there(judged):
@@ -197,7 +197,7 @@ def test_the_run_of_a_study_and_a_run_that_is_not_there(judged):
 
 def test_a_run_that_was_never_audited(judged):
     with tagged(judged, judged.run(), fa_report="") as run:
-        assert "`fa-registry audit --study tiny --edition 2026-11`" in judged.check_refused(run, *BY_2026_11)
+        assert "`fa-registry audit --study tiny --edition 2026-12`" in judged.check_refused(run, *BY_NEWEST)
 
 
 @pytest.mark.parametrize("edition", ["2026-04", "2026-5"])
@@ -226,14 +226,14 @@ def test_tensors_that_were_lost_or_changed(judged, monkeypatch, name, here):
     path = judged.artifact(run, name)
     with spoilt(path, path.read_bytes()):
         save_tensors(path, {name: -value for name, value in load_tensors(path).items()})
-        judged.check_refused(run, *BY_2026_11, code=3)
+        judged.check_refused(run, *BY_NEWEST, code=3)
     with spoilt(path, None):
-        judged.check_refused(run, *BY_2026_11, code=3)
+        judged.check_refused(run, *BY_NEWEST, code=3)
 
 
 def test_a_run_that_cannot_be_measured_here_is_promoted_as_unverifiable(judged, monkeypatch):
     monkeypatch.setattr(remeasure, "obstacle", lambda spec: "there is no GPU here")
-    judged.promoted(judged.run(), *BY_2026_11, "--name", "unverifiable")
+    judged.promoted(judged.run(), *BY_NEWEST, "--name", "unverifiable")
     assert judged.registry.find("models:/unverifiable/1").tags[schema.TAG_INTEGRITY] == "unverifiable"
 
 
@@ -245,7 +245,7 @@ def test_metrics_that_do_not_come_out_again(judged, monkeypatch):
         return genuine(task, initial, feedback, {**digests, "checkpoint": None}, *more)
 
     monkeypatch.setattr(remeasure, "remeasure", other)
-    judged.check_refused(judged.run(), *BY_2026_11, code=3)
+    judged.check_refused(judged.run(), *BY_NEWEST, code=3)
 
 
 def test_an_audit_whose_report_was_changed_or_lost(judged):
@@ -268,9 +268,9 @@ def test_an_audit_of_other_files(judged):
     with spoilt(proof, text.encode()):
         sealed = jsonio.digest_of({**content["digests"], schema.PROVENANCE: jsonio.file_digest(proof)})
         with tagged(judged, run, fa_artifacts=sealed) as changed:
-            judged.check_refused(changed, *BY_2026_11)
+            judged.check_refused(changed, *BY_NEWEST)
 
 
 def test_a_store_without_a_model_registry(judged, monkeypatch):
     monkeypatch.setenv("MLFLOW_REGISTRY_URI", "gopher://nowhere")
-    assert judged.promote(judged.run(), *BY_2026_11).exit_code == 2
+    assert judged.promote(judged.run(), *BY_NEWEST).exit_code == 2

@@ -66,11 +66,11 @@ def test_the_last_lines_are_the_meaning_of_the_result_and_an_address_to_click(tr
 def test_all_editions_judge_what_one_run_has_trained_in_the_experiment_that_was_named(registry, workplace):
     path = workplace / "tiny" / "study.toml"
     path.write_text(path.read_text().replace('"bp", "fa", "dfa"', '"dfa"'))
-    result = registry(*RUN, "--editions", "2026-11,2026-05", "--experiment", "mine", "--json")
+    result = registry(*RUN, "--editions", "2026-12,2026-05", "--experiment", "mine", "--json")
     assert result.exit_code == 0, result.output
     report = json.loads(result.stdout)["report"]
     assert report["edition"]["name"] == "2026-05"  # the study's own leads
-    assert [opinion["edition"]["name"] for opinion in report["opinions"]] == ["2026-11"]
+    assert [opinion["edition"]["name"] for opinion in report["opinions"]] == ["2026-12"]
     runs = MlflowTracker().search({schema.TAG_KIND: "run"}, "mine")
     assert len(runs) == 2
     assert {run.tags[schema.TAG_FIRST_FIRE_BY].split()[0] for run in runs} == {"2026-05"}

@@ -171,12 +171,16 @@ def test_a_changed_provenance_is_found_by_an_old_report(audited_copy):
     assert states(audited_copy("verify", "reports/audit.json", "--json"))["dfa"] == "mismatch"
 
 
-def test_an_audit_of_an_older_release_sealed_no_pages(audited_copy):
+def test_an_audit_without_the_digests_of_its_pages_is_a_mismatch(audited_copy):
     tracker = MlflowTracker()
     (audit,) = tracker.search({schema.TAG_KIND: "audit"})
     tracker.remove_tags(audit.run_id, [schema.TAG_PAGES])
-    tracker.remove_tags(run_of("dfa").run_id, [schema.TAG_PAGES])
     result = audited_copy(*VERIFY)
-    assert result.exit_code == 0 and "an older release wrote the pages and recorded no digests" in result.stdout
-    tracker.log(run_of("dfa").run_id, tags={schema.TAG_PAGES: "[1"})
+    pages = [one for one in json.loads(result.stdout) if one["name"].startswith("the pages of audit")]
+    assert result.exit_code == 3 and [one["integrity"]["state"] for one in pages] == ["mismatch"]
+    assert audited_copy("report", "--study", "tiny").exit_code == 3
+
+
+def test_a_changed_tag_with_the_digests_of_attached_pages_is_found(audited_copy):
+    MlflowTracker().log(run_of("dfa").run_id, tags={schema.TAG_PAGES: "[1"})
     assert "fa.pages was changed after the audit" in details(audited_copy(*VERIFY), "dfa")

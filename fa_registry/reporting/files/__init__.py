@@ -21,14 +21,11 @@ class ReportFile:
         name: File name.
         description: Text of the link to the file.
         write: Function that writes the file.
-        recorded: If true, the file contains the report as recorded. If false, the file omits runs that differ from their
-            recorded files.
     """
 
     name: str
     description: str
     write: Callable[[AuditReport, Path], None]
-    recorded: bool = False
 
 
 def report_files() -> tuple[ReportFile, ...]:

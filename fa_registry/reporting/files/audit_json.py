@@ -58,4 +58,4 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"cannot write {type(value).__name__} as JSON")
 
 
-FILE = ReportFile(AUDIT_REPORT, "all data of these pages, without loss of information", write_report, recorded=True)
+FILE = ReportFile(AUDIT_REPORT, "all data of these pages, without loss of information", write_report)

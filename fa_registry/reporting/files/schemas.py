@@ -15,11 +15,12 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from fa_registry import jsonio
 from fa_registry.metrics import Metric
-from fa_registry.records import OUTCOMES, SCHEMA, AuditReport
+from fa_registry.records import OUTCOMES, AuditReport
 from fa_registry.reporting.diff import AuditDiff
 from fa_registry.reporting.files import junit, report_files
 from fa_registry.reporting.files.csv import REASONS, columns_of
 from fa_registry.reporting.table import TEXT
+from fa_registry.schema_number import SCHEMA
 
 REFERENCE = "#/$defs/"
 
@@ -86,9 +87,8 @@ The same audit gives the same bytes. Names of runs, tags and cards are user-supp
 ## audit.json
 
 UTF-8, no NaN, no infinity. [`audit.schema.json`](audit.schema.json) is its schema (JSON Schema 2020-12); objects have only the
-listed fields. A field with a default can be absent in a file that an earlier release with the same schema wrote; new files
-contain all fields. The field `schema` is the version of the schema. A file with another version is rejected, and the message
-contains what to do.
+listed fields. The field `schema` is the one schema number of stores, bundles, editions and files. A file with another number or
+without one is refused in one line, with what to do (exit code 2).
 The file is one object, an AuditReport.
 """
 AUDIT_CSV = """\

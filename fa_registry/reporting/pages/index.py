@@ -176,7 +176,7 @@ def _neighbour(sources: Sources) -> Truncated[NearSettingRow] | None:
     The result is None if the report does not list these runs.
     """
     choice = sources.report.choice
-    if choice is None or choice.beside is None:
+    if choice is None:
         return None
     rows = [
         NearSettingRow(other, judged.label, describe_difference(differing))

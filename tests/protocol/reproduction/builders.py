@@ -35,6 +35,6 @@ def seeds(*accuracies: Any, **given: Any) -> list[RunRecord]:
 
 
 def row(one: PublishedFigure, records: list[RunRecord], cards: Any = CARDS) -> FigureVerdict:
-    report = report_of(records, load_edition("2026-11"), cards=cards)
+    report = report_of(records, load_edition("2026-12"), cards=cards)
     (found,) = reproduction(Reference("study", "title", "digest", (one,)), report).rows
     return found

@@ -231,7 +231,7 @@ def test_a_norm_is_compared_in_decades():
 
 
 def test_the_published_edition_says_when_a_rule_first_fires():
-    """2026-11 asks of D2 that the gain is low too; the published first fires know no gain."""
+    """2026-12 asks of D2 that the gain is low too; the published first fires know no gain."""
     lines = {"g_norm_mean_ce_L": (1e-3, 1e-8, 1e-8), "growth_max": (1.0, 2.0, 2.0)}
     runs = [run("bp", seed, lines=lines) for seed in (42, 123)]
     found = row(figure(Published(values=(1, 1)), 5, quantity="first_fire", rule="D2"), runs)
