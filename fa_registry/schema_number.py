@@ -1,6 +1,8 @@
-"""The one number of the format of stores, bundles, editions and JSON files, and the refusal of another number.
+"""The one number of all formats, and the refusal of another number.
 
-A change of a format that this package reads back increases the number. Files of another number are not read.
+The formats are those of stores, bundles, editions and JSON files. A change of a format that this package reads back increases the
+number. Files of another number are not read.
+
 """
 
 from __future__ import annotations
