@@ -2,7 +2,6 @@
 
 The formats are those of stores, bundles, editions and JSON files. A change of a format that this package reads back increases the
 number. Files of another number are not read.
-
 """
 
 from __future__ import annotations

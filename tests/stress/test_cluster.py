@@ -19,7 +19,7 @@ from fa_registry.cli import main
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
-from fa_registry.workflows import training
+from fa_registry.workflows import execution
 from fa_registry.workflows.options import RunSelector
 from fa_registry.workflows.training import training_steps
 from tests.end_to_end.server import mlflow_server
@@ -130,7 +130,7 @@ def test_a_study_on_two_nodes_outlives_three_kills(tmp_path, monkeypatch):
     assert training.returncode == 0, log
     summary = json.loads(printed)
     assert summary["failed"] == {} and summary["stopped"] == [], log
-    assert log.count("the job restarts in another process") >= 2 and log.count("resumed after epoch") >= 2, log
+    assert log.count("the job restarts in a new process") >= 2 and log.count("resumed after epoch") >= 2, log
     assert len(disturbed) == SPECS and {len(digests) for digests in disturbed.values()} == {1}
     assert states["RUNNING"] == 0
     assert [run["record"]["integrity"]["state"] for run in report["runs"]] == ["verified"] * SPECS
@@ -140,5 +140,5 @@ def test_a_study_on_two_nodes_outlives_three_kills(tmp_path, monkeypatch):
 
 
 if __name__ == "__main__":  # the command line, as the test starts it
-    training.training_steps = importlib.import_module("tests.stress.test_cluster").with_states  # not __main__'s
+    execution.training_steps = importlib.import_module("tests.stress.test_cluster").with_states  # not __main__'s
     main()
