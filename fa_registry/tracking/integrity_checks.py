@@ -137,7 +137,7 @@ def _missing_records(sealed: SealedRun) -> Iterator[str]:
     spec, provenance, conventions = sealed.spec, sealed.provenance, sealed.measurements.conventions
     is_own_loop = OWN_LOOP in provenance
     trained = manifest_checks.TRAINED if sealed.is_trained_here else ()
-    plugins = {"methods": spec.method, "architectures": spec.architecture, "datasets": spec.dataset.partition(":")[0]}
+    plugins = {"methods": spec.method, "architectures": spec.architecture, "datasets": spec.dataset}
     plugins = {"methods": spec.method} if is_own_loop else plugins
     codes = provenance.get("code", {})
     files = [schema.FINAL]

@@ -214,7 +214,7 @@ def test_a_method_edited_after_training_is_trained_again_and_the_message_says_wh
     before = world.store.json(world.run_id, schema.PROVENANCE)["code"][f"methods/{NAME}"]["digest"]
     first = world.run_id
     world.plugin.edit(*TURNED)
-    planned = call("study", "mine", "--device", "cpu", "--dry-run", "--no-timing")
+    planned = call("study", "mine", "--device", "cpu", "--dry-run")
     assert "1 to train" in planned.output
     assert f"method {NAME}: source edited (digest {before[:8]}… → " in planned.output
     result = world.study()

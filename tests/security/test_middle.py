@@ -307,7 +307,7 @@ def test_a_number_of_steps_or_off_replays_no_run_whole(store, audit):
 def test_states_that_a_study_keeps_are_replayed_one_epoch_further(store, audit):
     study = store.folder / "tiny" / "study.toml"
     study.write_text(study.read_text().replace("cost =", "keep_states = 2\ncost ="), encoding="utf-8")
-    plan = call("study", "tiny", "--seeds", "7", "--dry-run", "--no-timing")
+    plan = call("study", "tiny", "--seeds", "7", "--dry-run")
     assert "keeps 2 training states of at most 0.1 MiB each per run" in plan.output
     result = call("study", "tiny", "--seeds", "7", "--jobs", "1", "--device", "cpu")
     assert "keeps 2 training states of at most 0.1 MiB each per run" in result.stderr

@@ -50,7 +50,7 @@ def test_what_hangs_or_kills_its_process_is_named_and_no_other_waits_for_it(regi
     points = "[fa_registry.methods]\ndeadly = deadly\nstuck = stuck\n"
     monkeypatch.setattr(plugin_list, "IMPORT_SECONDS", 8.0)
     with brought(tmp_path, monkeypatch, sources, points):
-        for call in (TRAIN, ("study", "tiny", "--dry-run", "--no-timing"), ("info", "dfa"), ("list", "studies")):
+        for call in (TRAIN, ("study", "tiny", "--dry-run"), ("info", "dfa"), ("list", "studies")):
             assert registry(*call).exit_code == 0
         lines = {row["name"]: row["line"] for row in json.loads(registry("list", "methods", "--json").stdout)}
         vars(methods.CATALOG).pop("_locations")  # and with it what list has found out

@@ -100,7 +100,7 @@ def test_a_reviewers_copy_that_cannot_be_written_is_read_by_every_command_that_r
         ("compare", "bp", "dfa", "--study", "tiny", "--out", "side-by-side", *store),
         ("verify", "--study", "tiny", *store),
         ("report", "--study", "tiny", "--out", "again", *store),
-        ("study", "tiny", "--dry-run", "--no-timing", *store),
+        ("study", "tiny", "--dry-run", *store),
     ]
     writes = [(*AUDIT, *store), (*TRAIN, *store), ("promote", run, *store), ("optimize-store", *store)]
     shutil.copytree(copy, cut := workplace / "cut")
