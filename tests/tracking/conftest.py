@@ -42,5 +42,6 @@ def write_run(tracker, study="", keep=RetentionOptions(), **changes):
     writer.start(task.network)
     trainer = Trainer(task)
     outcome = train(trainer, writer)
+    writer.record_training(trainer)
     writer.complete(outcome)
     return writer, trainer, outcome
