@@ -336,7 +336,9 @@ def read_toml(path: Path, subject: str) -> tuple[dict[str, Any], str]:
         raise InvalidFields(subject, problems)
     # the author of a file need not write the number: without it, the file is meant for the installed package
     check_schema(
-        subject, table.pop(KEY, SCHEMA), f"write the file anew by docs/reference-files.md, with {KEY} = {SCHEMA}"
+        subject,
+        table.pop(KEY, SCHEMA),
+        f"change the file as docs/reference-files.md describes, and write {KEY} = {SCHEMA}",
     )
     return table, hashlib.sha256(data).hexdigest()
 

@@ -1,4 +1,4 @@
-"""The one number of the format of stores, bundles, editions and JSON files, and the refusal of another number.
+"""Schema number of stores, bundles, editions and JSON files.
 
 A change of a format that this package reads back increases the number. Files of another number are not read.
 """

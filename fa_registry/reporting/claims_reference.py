@@ -158,7 +158,10 @@ def author_stated_runs(runs: Iterable[RunAudit], quantities: Sequence[str]) -> s
 
 
 def observed_text(finding: Finding) -> str:
-    """Return the built-in name of the state that a rule found, or the edition's name if there is no built-in name."""
+    """Return the built-in name of the state that a rule found.
+
+    If there is no built-in name, return the edition's name of the state.
+    """
     guarded = CALLED.get((finding.guard.quantity, finding.guard.crossed)) if finding.guard else None
     return guarded or CALLED.get((finding.quantity, finding.crossed)) or finding.state
 

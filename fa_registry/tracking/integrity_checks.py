@@ -131,7 +131,10 @@ def history_check(sealed: SealedRun, tracker: Tracker, run: StoredRun) -> Check:
 
 
 def _missing_records(sealed: SealedRun) -> Iterator[str]:
-    """Yield what every run records and these files lack. A forged run cannot claim that it did not record a fact."""
+    """Yield what every run records and these files lack.
+
+    A forged run cannot claim that it did not record a fact.
+    """
     spec, provenance, conventions = sealed.spec, sealed.provenance, sealed.measurements.conventions
     is_own_loop = OWN_LOOP in provenance
     trained = manifest_checks.TRAINED if sealed.is_trained_here else ()

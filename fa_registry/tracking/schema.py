@@ -273,7 +273,10 @@ def seed_of(params: Mapping[str, str]) -> int | None:
 
 
 def check_run(run_id: str, tags: Mapping[str, str]) -> None:
-    """Raise UsageError if a run of this package has another schema number. Other runs of the store have no number."""
+    """Raise UsageError if a run of this package has another schema number, or none.
+
+    Runs of other programs in the same store need no number.
+    """
     if TAG_KIND in tags or TAG_SPEC in tags:
         advice = "use another store (--store), or the fa_registry that made this store"
         check_schema(f"run {run_id} of the store", tags.get(TAG_SCHEMA), advice)

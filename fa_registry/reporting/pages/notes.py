@@ -102,7 +102,10 @@ def audit_note_context(sources: Sources, base: str = "", table: str = "") -> Aud
 
 
 def not_judged_text(exclusion: Exclusion) -> str:
-    """Return the text that replaces a verdict: `NOT JUDGED (integrity failure)`, or `NOT JUDGED` if no kind is known."""
+    """Return the text that replaces a verdict: `NOT JUDGED (integrity failure)`.
+
+    The text is `NOT JUDGED` if the kind of the reason is unknown.
+    """
     return f"NOT JUDGED ({KINDS[exclusion.kind]})" if exclusion.kind in KINDS else "NOT JUDGED"
 
 
