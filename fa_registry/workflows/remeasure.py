@@ -436,9 +436,9 @@ def _sealed(
 ) -> SealedTraining:
     """Return the recorded files and digests with which a replay is compared."""
     digests = {role: record.digests.get(ROLES[role]) for role in ("initial", "feedback")}
-    # a file without a recorded digest is not used; if a recorded file is missing, metrics that need this file are N/A
+    # a file without a recorded digest is not used; without the file, the seed gives the weights with the recorded content
     initial = tracker.artifact(record.run_id, schema.INITIAL) if digests["initial"] else None
-    content = "" if digests["initial"] else record.provenance.get("initial_weights", "")
+    content = record.provenance.get("initial_weights", "")
     step, early_path = schema.sealed_step(record.digests), None
     if step is not None:
         digests["early"] = record.digests[schema.step_checkpoint(step)]
