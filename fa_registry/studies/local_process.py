@@ -94,6 +94,11 @@ class LocalProcess(Process):
             self.connection.send(message)
 
     def reported(self) -> list[Message]:
+        """Return the new messages.
+
+        Raises:
+            ProcessLost: the process has ended and has no more messages; the text has its exit code or signal.
+        """
         has_ended = self._hung_up or not self._lives  # checked first: a process may send its last messages meanwhile
         messages: list[Message] = []
         try:
@@ -113,6 +118,7 @@ class LocalProcess(Process):
             self._signal(signal.SIGUSR1)
 
     def end(self, seconds: float = 0.0) -> None:
+        """Wait at most `seconds` for the exit, then kill the process, and remove its temporary files."""
         deadline = time.monotonic() + seconds
         try:
             self.process.join(seconds)

@@ -363,6 +363,7 @@ def do_batch(message: bytes, stop: StopCheck, send: Callable[[Message], None]) -
         return
 
     def report(event: JobEvent) -> None:
+        """Send an event under the index that the job has in the study."""
         study_event = dataclasses.replace(event, index=indices[event.index])
         try:
             body = packed(study_event)

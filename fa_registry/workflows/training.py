@@ -199,6 +199,7 @@ class _RunRecorder:
         return rows, self._monitor
 
     def on_epoch(self, row: EpochRow, trainer: Trainer) -> None:
+        """Log an epoch, and write the resume file if it is due."""
         with refused(FILES):
             self._monitor.receive(row)  # first, so that fired rules are in the store with the epoch's points
             self.writer.on_epoch(row, trainer)
