@@ -80,9 +80,11 @@ def test_a_network_that_answers_from_the_test_set_gets_no_pass(tmp_path, study):
     with installed_member(tmp_path / "site", "architectures", "looks_up", LOOKS_UP):
         report = study(epochs=4, published=True, architectures=["looks_up"], datasets=["digits"], **BP, **SIZES)
     runs = judged(report, control="none")
-    assert [run.verdict.label for run in runs] == ["WARN(network looks answers up)"] * 3
-    for run in runs:  # nothing else speaks against it: without this finding it passes
-        assert outcomes(run, "D1", "D2", "D3") == {"pass"} and outcomes(run, NETWORK) == {"warn"}
+    assert [run.verdict.label for run in runs] == ["WARN(D3 undecided; network looks answers up)"] * 3
+    for run in runs:  # its frozen control is at chance, and nothing else speaks against it
+        assert outcomes(run, "D1", "D2") == {"pass"} and outcomes(run, NETWORK) == {"warn"}
+        (depth,) = (finding for finding in run.findings if finding.rule == "D3")
+        assert depth.undecided == ("control at chance",)
         (found,) = (finding for finding in run.findings if finding.rule == NETWORK)
         assert "without noise and 0.1" in found.sentence and "with noise of 0.01 standard deviations" in found.sentence
         assert "the accuracy is 1.0000 on the test set and only 0.1" in found.sentence

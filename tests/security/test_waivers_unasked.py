@@ -15,7 +15,7 @@ author = "A. Author"
 date = 2026-01-01
 expiry = 9999-01-01
 """
-FIRES = ("--threshold", "D3=200")  # a margin of 200 pp: D3 fires for every training
+FIRES = ("--edition", "2026-05", "--threshold", "D3=200")  # a margin of 200 pp: D3 fires for every training
 UNUSED = "waivers.toml in the current folder is not used; to apply this file, add `--waivers waivers.toml`"
 
 

@@ -51,9 +51,9 @@ def test_json_is_the_record_and_a_list_only_where_all_were_asked_for(trained):
 
 
 def test_another_edition_and_another_threshold_judge(trained):
-    arguments = ("--edition", "2026-12", "--threshold", "D1=1.001", "--json")
+    arguments = ("--edition", "2026-05", "--threshold", "D1=1.001", "--json")
     found = json.loads(trained("analyse", "sensitivity", *STUDY, *arguments).stdout)
-    assert found["edition"]["name"] == "2026-12" and found["edition"]["overrides"] == {"D1.threshold": 1.001}
+    assert found["edition"]["name"] == "2026-05" and found["edition"]["overrides"] == {"D1.threshold": 1.001}
     rows = found["tables"][0]["rows"]
     assert rows[0]["rule"]["text"] == "D1" and rows[0]["threshold"]["reading"] == 1.001
 

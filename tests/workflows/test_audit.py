@@ -370,7 +370,7 @@ def test_a_run_whose_gathering_breaks_is_excluded_with_its_traceback_and_the_oth
     page = (workplace / "reports" / "index.html").read_text()
     assert "Traceback" in page and "in gather" in page and "<on>" not in page
     assert {path.suffix for path in (workplace / "reports" / "forms").iterdir()} == {".html", ".md"}
-    assert len(list((workplace / "reports" / "forms").iterdir())) == 6  # bp and dfa, three files each
+    assert len(list((workplace / "reports" / "forms").iterdir())) == 4  # bp and dfa, two files each
 
 
 def test_a_run_whose_files_lie_is_still_an_integrity_failure(unpublished, trained):

@@ -156,7 +156,7 @@ def test_a_specification_that_is_gone_broken_or_another_is_not_used(trained, cha
     assert make_exclusion(MlflowTracker(), run_of("fa"), "why").method == "fa"
 
 
-def test_a_broken_seed_stands_in_its_methods_form_in_all_three_formats(trained, workplace):
+def test_a_broken_seed_stands_in_its_methods_form_in_both_formats(trained, workplace):
     """The other seed is judged, so there is a form: it must not say `in 1 of 1 seeds` and nothing else."""
     again = trained("study", "tiny", "--seeds", "1,2", "--jobs", "1", "--device", "cpu")
     assert again.exit_code == 0, again.output
