@@ -130,7 +130,7 @@ def test_a_report_whose_run_is_gone_is_unverifiable(audited_copy, workplace):
 def test_what_is_no_report_is_rejected(registry, workplace):
     (workplace / "notes.json").write_text('{"title": "notes"}')
     result = registry("verify", "notes.json")
-    assert result.exit_code == 2 and "edition: missing" in result.stderr
+    assert result.exit_code == 2 and "without a schema number" in result.stderr
     assert registry("verify", "none.json").exit_code == 2
     assert MlflowTracker().search({}) == []
 
