@@ -118,13 +118,23 @@ def test_a_file_that_was_changed_or_lost_is_refused(tmp_path, name):
         fa_registry.load_model(tmp_path)
 
 
-@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"digests": 3}', '{"digests": {}}', None])
-def test_a_folder_without_the_digests_of_a_run_is_refused(tmp_path, text):
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        *((text, IntegrityError) for text in ("{", "[]", None)),
+        *(("{}", UsageError), ('{"schema": 2, "digests": {}}', UsageError)),
+        *(
+            (f'{{"schema": {SCHEMA}{digests}}}', IntegrityError)
+            for digests in ("", ', "digests": 3', ', "digests": {}')
+        ),
+    ],
+)
+def test_a_folder_without_the_digests_of_a_run_is_refused(tmp_path, text, error):
     made(tmp_path)
     (tmp_path / schema.PROVENANCE).unlink()
     if text is not None:
         (tmp_path / schema.PROVENANCE).write_text(text)
-    with pytest.raises(IntegrityError):
+    with pytest.raises(error):
         fa_registry.load_model(tmp_path)
 
 

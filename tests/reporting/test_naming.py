@@ -122,7 +122,7 @@ def test_every_page_that_judges_ep_names_its_contrast_also_at_its_default(ep_rep
         "json",
     }
     forms = {page: text for page, text in pages.items() if page.startswith("forms/ep")}
-    assert len(forms) == 6
+    assert len(forms) == 4
     for page, text in pages.items():
         named = {
             word for word in ("parameter", "state") if f"contrast={word}" in text or f'"contrast": "{word}"' in text

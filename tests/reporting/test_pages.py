@@ -82,6 +82,7 @@ def test_a_number_that_does_not_pass_names_its_rule(rich_pages):
     assert marked == [
         ("waived", "−10.0\u00a0pp", "D3 waived, seeds 42, 123", "D3"),
         ("fail", "156", "D1 fires, seeds 42, 123", "D1"),
+        ("fail", "5.10×10⁸", "D1 fires, seeds 42, 123", "D1"),
         ("fail", "7.81×10⁻⁸", "D2 fires, seeds 42, 123", "D2"),
     ]
 
@@ -89,7 +90,10 @@ def test_a_number_that_does_not_pass_names_its_rule(rich_pages):
 def test_findings_fold_to_one_line_with_what_was_observed_and_required(rich_pages):
     part = section(rich_pages["index.html"], "findings")
     first = text_of(re.search(r'<li class="fail"><details><summary>(.*?)</summary>', part, re.DOTALL).group(1))
-    assert first == "D1 scale stability fa seeds 42, 123 156, 157 EXPLODED required at most 50"
+    assert (
+        first
+        == "D1 scale stability fa seeds 42, 123 156, 157 EXPLODED required at most 50 and growth since init at most 50"
+    )
     form = next(text for name, text in rich_pages.items() if name.startswith("forms/fa") and name.endswith(".html"))
     assert "D4 credit distribution fa seeds 42, 123 0.0470 p-value SPECIFIC" in text_of(form)
     groups = re.findall(r'<details class="severity"( open)?><summary><b class="(\w+)">', part)
