@@ -95,7 +95,7 @@ def test_findings_fold_to_one_line_with_what_was_observed_and_required(rich_page
         == "D1 scale stability fa seeds 42, 123 156, 157 EXPLODED required at most 50 and growth since init at most 50"
     )
     form = next(text for name, text in rich_pages.items() if name.startswith("forms/fa") and name.endswith(".html"))
-    assert "D4 credit distribution fa seeds 42, 123 0.0470 p-value SPECIFIC" in text_of(form)
+    assert "D4 credit distribution fa seeds 42, 123 0.0470, 0.0470 p-value SPECIFIC" in text_of(form)
     groups = re.findall(r'<details class="severity"( open)?><summary><b class="(\w+)">', part)
     assert [outcome for _, outcome in groups] == ["error", "fail", "warn", "waived"]
     assert [outcome for opened, outcome in groups if opened] == ["error", "fail"]

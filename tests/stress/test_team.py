@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from fa_registry.tracking.mlflow_views import TAG
+from fa_registry.tracking.schema import TAG_VIEW
 from tests.docs.pages import ROOT
 from tests.end_to_end.conftest import needed, skipped
 from tests.helpers.postgres import postgres, programs
@@ -62,7 +62,7 @@ def views(team: Team, user: dict[str, str]) -> list[str]:
     known_as = user["MLFLOW_TRACKING_USERNAME"], user["MLFLOW_TRACKING_PASSWORD"]
     asked = f"{team.address}/api/2.0/mlflow/experiments/get-by-name?experiment_name=fa_registry"
     tags = requests.get(asked, auth=known_as, timeout=60).json()["experiment"]["tags"]
-    return [tag["key"] for tag in tags if tag["key"].startswith(TAG)]
+    return [tag["key"] for tag in tags if tag["key"].startswith(TAG_VIEW)]
 
 
 def shut_out_and_let_in(team: Team, folder: Path) -> None:

@@ -17,7 +17,7 @@ from fa_registry.records.configurations import is_undecidable
 from fa_registry.tracking import schema
 from fa_registry.training import epoch_chain
 from fa_registry.training import replay_from_seed as redrawing
-from fa_registry.training.checkpoint import load_tensors, save_tensors
+from fa_registry.training.checkpoint import content_digest, load_tensors, save_tensors
 from fa_registry.training.devices import pinned_threads
 from fa_registry.training.epoch_chain import GMAC, NONCE, linked, state_digest
 from fa_registry.training.loop import train
@@ -54,6 +54,7 @@ def recorded_run(
 ) -> SealedTraining:
     """Train a run and return what its files hold."""
     trainer, keeper = kind(tiny_task(**{"epochs": EPOCHS, **changes})), Keeping(folder, states)
+    initial = content_digest(trainer.setup.network.state_dict())
     outcome = train(trainer, keeper, end=end)
     rows = {row.epoch: row.measurements for row in keeper.rows}
 
@@ -68,6 +69,7 @@ def recorded_run(
     digests["feedback"] = save_tensors(paths["feedback"], trainer.setup.feedback.state_dict())
     final = paths["final"], save_tensors(paths["final"], trainer.setup.network.state_dict())
     return SealedTraining(
+        initial_content=initial,
         feedback=paths["feedback"],
         early=paths["early"] if trainer.early else None,
         early_step=trainer.early.step if trainer.early else None,
