@@ -27,7 +27,7 @@ from fa_registry.text_safety import escape_control
 MINUS = "\u2212"
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 UNITS = ("pct", "pp", "cos", "nats", "signed_nats")  # kinds whose numbers all have the same number of decimals
-MARKDOWN_INLINE = re.compile(r"([\\`*_\[\]|~])")
+MARKDOWN_INLINE = re.compile(r"([\\`*_\[\]|~$])")  # $ begins a formula for pandoc and MLflow's pages
 # Characters that open a heading, list item or rule at the start of a line. `80.0 %` and `−1.0` open none, so no escape is added.
 MARKDOWN_BLOCK = re.compile(r"^(#|=|[+-](?=[\s-]|$)|\d{1,9}(?=[.)](?:\s|$)))")
 
