@@ -28,12 +28,12 @@ ARCHITECTURES = {"resmlp", "vit_mini", "small_resnet"}
 
 @pytest.mark.long
 def test_every_setting_of_the_paper_trains_is_audited_and_reported(command, tmp_path):
-    trained = command("fa-registry", "study", "paper", *SMALL, "--jobs", "2", "--json", timeout=600)
+    trained = command("fa-registry", "study", "paper", *SMALL, "--jobs", "2", "--json", timeout=1800)
     assert trained.returncode == 0, trained.stderr
     result = json.loads(trained.stdout)
     assert len(result["trained"]) == 18 and not result["failed"]
     judged = command(
-        "fa-registry", "audit", "--study", "paper", *SMALL, "--jobs", "2", "--exit-zero", "--json", timeout=600
+        "fa-registry", "audit", "--study", "paper", *SMALL, "--jobs", "2", "--exit-zero", "--json", timeout=1800
     )
     assert judged.returncode == 0, judged.stderr
     report = json.loads((tmp_path / "reports" / "audit.json").read_text())

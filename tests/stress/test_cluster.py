@@ -40,7 +40,7 @@ datasets = ["digits"]
 seeds = [1, 2, 3, 4]
 architecture_options = { d_hidden = 16, num_blocks = 2 }
 """
-WAITS = 300.0
+WAITS = 1500.0  # seconds; every process of the cluster imports torch, which takes long on a busy machine
 
 
 def with_states(job, stop, report):
