@@ -33,8 +33,8 @@ LOGGED = "logged"  # kind of a message that contains a log line instead of an ev
 BEGUN, UNEQUAL = "begun", "unequal"  # messages of a process that are not events of a job
 POLL_SECONDS = 0.2
 GRACE_SECONDS = 10.0  # time in which an interrupted process records the end of its run and exits
-MOST_TRIES = 10  # attempts to find a process for a job
-PATIENCE = 60.0  # seconds between two log lines with the number of waiting batches
+MAX_ATTEMPTS = 10  # attempts to find a process for a job
+SECONDS_BETWEEN_LOGS = 60.0  # seconds between two log lines with the number of waiting batches
 NO_ROOM = "cannot start another process (%s); the jobs continue, %d at a time"
 
 
@@ -121,29 +121,29 @@ class Scheduler:
         same_code: bool = False,
     ):
         self._waiting = deque(enumerate(jobs))
-        self._work, self._resources, self._stop, self._tell = work, resources, stop, report
+        self._work, self._resources, self._stop, self._report = work, resources, stop, report
         self._start, self._pause = start_process, pause
         self._versions = {} if same_code else versions()
         self._processes = math.ceil(resources.at_once / resources.in_turns)
         self._batches: list[_Batch] = []
         self._leaving: list[tuple[Process, float]] = []  # processes without a job → time at which they are ended
-        self._deaths: dict[int, str] = {}  # index of a job whose first process was lost → how that process ended
-        self._unbegun: Counter[int] = Counter()  # index of a job → processes that were lost before they began
-        self._said = time.monotonic()
+        self._losses: dict[int, str] = {}  # index of a job whose first process was lost → how that process ended
+        self._lost_unbegun: Counter[int] = Counter()  # index of a job → processes that were lost before they began
+        self._last_log = time.monotonic()
 
     def run(self) -> None:
         """Run until all jobs have ended and all processes have exited; end all processes if `report` raises."""
         try:
             while self._waiting or self._batches or self._leaving:
                 if self._stop():
-                    self._drop_what_waits()
+                    self._drop_waiting_jobs()
                 while self._waiting and self._running < self._processes and self._begin():
                     pass
                 self._pause([batch.process for batch in self._batches])
                 for batch in list(self._batches):
                     self._attend(batch)
-                self._end_who_left()
-                self._say_who_waits()
+                self._end_leaving_processes()
+                self._log_waiting_batches()
         finally:
             self._end_all()
 
@@ -151,15 +151,15 @@ class Scheduler:
     def _running(self) -> int:
         return len(self._batches) + len(self._leaving)
 
-    def _drop_what_waits(self) -> None:
+    def _drop_waiting_jobs(self) -> None:
         while self._waiting:
-            self._tell(JobEvent(self._waiting.popleft()[0], "stopped"))
+            self._report(JobEvent(self._waiting.popleft()[0], "stopped"))
         for batch in list(self._batches):
             if batch.last_message is None:  # the batch may wait forever for a process
                 self._batches.remove(batch)
                 batch.process.end()
                 for index in batch.open:
-                    self._tell(JobEvent(index, "stopped"))
+                    self._report(JobEvent(index, "stopped"))
             elif not batch.asked:
                 batch.asked = True
                 batch.process.ask_to_stop()
@@ -174,7 +174,7 @@ class Scheduler:
             message = packed_batch(self._versions, self._work, self._resources.threads, jobs)
         except Exception:
             for index in jobs:
-                self._tell(JobEvent(index, "failed", traceback.format_exc()))
+                self._report(JobEvent(index, "failed", traceback.format_exc()))
             return True
         try:
             process = self._start(message)
@@ -185,7 +185,7 @@ class Scheduler:
                 self._processes = self._running
                 LOG.warning(NO_ROOM, text, self._processes)
             else:
-                self._count_deaths(jobs, ProcessLost(f"did not begin ({text})"), begun=True)
+                self._count_losses(jobs, ProcessLost(f"did not begin ({text})"), begun=True)
             return False
         self._batches.append(_Batch(process, jobs, None if process.is_shared else time.monotonic()))
         return True
@@ -200,7 +200,7 @@ class Scheduler:
         size = min(share, self._resources.in_turns, self._resources.at_once)
         jobs: dict[int, Any] = {}
         while self._waiting and len(jobs) < size:
-            is_alone = self._waiting[0][0] in self._deaths
+            is_alone = self._waiting[0][0] in self._losses
             if is_alone and jobs:
                 break
             index, job = self._waiting.popleft()
@@ -217,7 +217,7 @@ class Scheduler:
         except ProcessLost as lost:
             self._batches.remove(batch)
             batch.process.end()
-            self._count_deaths(batch.open, lost, begun=batch.last_message is not None)
+            self._count_losses(batch.open, lost, begun=batch.last_message is not None)
             return
         batch.last_message = time.monotonic() if messages else batch.last_message
         for message in messages:
@@ -231,7 +231,7 @@ class Scheduler:
             batch.process.end(GRACE_SECONDS)
             reason = f"its process sent no heartbeat for {silent_seconds:.0f} s and was ended"
             for index in batch.open:
-                self._tell(JobEvent(index, "failed", reason, lost=True))
+                self._report(JobEvent(index, "failed", reason, lost=True))
 
     def _receive(self, batch: _Batch, event: JobEvent | None) -> None:
         if event is None or event.kind == BEGUN:
@@ -245,28 +245,28 @@ class Scheduler:
             # stopped by the cluster at the time limit, or because other users need the machine
             if event.kind == "stopped" and batch.process.is_shared and not self._stop():
                 lost = ProcessLost(f"was stopped by its machine ({event.value})")
-                self._count_deaths({event.index: job}, lost, begun=True)
+                self._count_losses({event.index: job}, lost, begun=True)
                 return
-        self._tell(event)
+        self._report(event)
 
-    def _count_deaths(self, jobs: Mapping[int, Any], lost: ProcessLost, begun: bool) -> None:
+    def _count_losses(self, jobs: Mapping[int, Any], lost: ProcessLost, begun: bool) -> None:
         """Restart the jobs of a lost process, or report that they failed.
 
         A job whose process had not begun gets more attempts, because the cluster may have chosen a dead machine.
         """
         for index, job in reversed(list(jobs.items())):
-            self._unbegun[index] += not begun
-            if not begun and self._unbegun[index] < MOST_TRIES:
+            self._lost_unbegun[index] += not begun
+            if not begun and self._lost_unbegun[index] < MAX_ATTEMPTS:
                 self._waiting.appendleft((index, job))
-            elif index in self._deaths:
-                reason = f"its process {self._deaths[index]}; after the restart, the new process {lost}"
-                self._tell(JobEvent(index, "failed", reason, lost.is_unknown))
+            elif index in self._losses:
+                reason = f"its process {self._losses[index]}; after the restart, the new process {lost}"
+                self._report(JobEvent(index, "failed", reason, lost.is_unknown))
             else:
-                self._deaths[index] = str(lost)
-                self._tell(JobEvent(index, "again", f"its process {lost}; the job restarts in a new process"))
+                self._losses[index] = str(lost)
+                self._report(JobEvent(index, "again", f"its process {lost}; the job restarts in a new process"))
                 self._waiting.appendleft((index, job))
 
-    def _end_who_left(self) -> None:
+    def _end_leaving_processes(self) -> None:
         """Remove processes that have exited, and end those that a thread of a job keeps alive."""
         for leaving in list(self._leaving):
             process, deadline = leaving
@@ -287,10 +287,10 @@ class Scheduler:
             for process in processes:
                 process.end()
 
-    def _say_who_waits(self) -> None:
+    def _log_waiting_batches(self) -> None:
         waiting = sum(batch.last_message is None for batch in self._batches)
-        if waiting and time.monotonic() - self._said > PATIENCE:
-            self._said = time.monotonic()
+        if waiting and time.monotonic() - self._last_log > SECONDS_BETWEEN_LOGS:
+            self._last_log = time.monotonic()
             LOG.info("%d of %d processes wait for free capacity on the shared cluster", waiting, len(self._batches))
 
 

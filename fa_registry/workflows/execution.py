@@ -62,9 +62,9 @@ class Execution:
         outcomes: how the jobs have ended so far.
     """
 
-    def __init__(self, executor: str, resources: JobResources, tracker: Tracker, title: Title, is_only: bool):
+    def __init__(self, executor: str, resources: JobResources, tracker: Tracker, title: Title, raises: bool):
         self._executor, self.resources, self._tracker, self._title = executor, resources, tracker, title
-        self._is_only = is_only
+        self._raises = raises
         self.outcomes = Outcomes()
 
     def train(self, jobs: Sequence[TrainingJob], waits: bool = True) -> None:
@@ -83,7 +83,7 @@ class Execution:
             try:
                 jobs, other_jobs = self._wait(other_jobs, heartbeats, waits)
             except Interrupted as error:
-                if not self._is_only:
+                if not self._raises:
                     LOG.warning("%s", error)
                 self.outcomes.stopped |= {run_name(job.spec): str(error) for job in other_jobs}
                 return
@@ -98,7 +98,7 @@ class Execution:
 
             def receive(event: JobEvent) -> None:
                 """Show the progress of a job, and record how the job ended."""
-                if not self._is_only or event.kind not in ("failed", "stopped"):  # the raised error reports these
+                if not self._raises or event.kind not in ("failed", "stopped"):  # the raised error reports these
                     progress.show(event)
                 if event.kind in ENDS:
                     open_jobs.discard(event.index)
@@ -142,7 +142,7 @@ def opened_executor(
     tracker: Tracker,
     jobs: Sequence[TrainingJob],
     title: Title,
-    is_only: bool = False,
+    raises: bool = False,
 ) -> Iterator[Execution]:
     """Open an executor for jobs, all of which have the same device and number of threads.
 
@@ -150,14 +150,14 @@ def opened_executor(
         executor: name of the executor; empty for `default_executor`.
         requested: resources of the user; `at_once` is 0 if the number of simultaneous runs depends on the machine or the cluster.
         title: function of the number of jobs, and of those at once: the text that is logged before jobs run.
-        is_only: whether the caller trains one run and raises its error, so that the error is not logged too.
+        raises: whether the caller trains one run and raises its error, so that the error is not logged too.
 
     Raises:
         UsageError: the resources do not suffice for one job.
         StoreError: the executor's machines cannot use the store safely.
     """
     specs = [job.spec for job in jobs]
-    name = executor or default_executor(specs, several=not is_only)
+    name = executor or default_executor(specs, several=not raises)
     requested = replace(requested, device="cuda" if on_gpu(specs) else "cpu", threads=jobs[0].threads)
     with (
         executors.CATALOG.get(name).opened(requested) as capacity,
@@ -166,7 +166,7 @@ def opened_executor(
         check_reach(tracker.uri, capacity)
         at_once = requested.at_once or capacity.at_once or default_processes(specs)
         resources = replace(requested, at_once=min(at_once, capacity.at_once or at_once))
-        yield Execution(name, resources, tracker, title, is_only)
+        yield Execution(name, resources, tracker, title, raises)
 
 
 def default_executor(specs: Sequence[RunSpec], several: bool = False) -> str:

@@ -17,7 +17,7 @@ from fa_registry.training.run_setup import unusable
 from fa_registry.training.spec_plugins import find_plugins
 from fa_registry.training.specs import parse_spec, run_name
 from fa_registry.workflows.cleanup import close_abandoned
-from fa_registry.workflows.conformance import cached_conformance, log_code_changes
+from fa_registry.workflows.conformance import log_code_changes
 from fa_registry.workflows.coordination import (
     asked_resources,
     parse_times,
@@ -25,7 +25,7 @@ from fa_registry.workflows.coordination import (
 )
 from fa_registry.workflows.data import make_ready
 from fa_registry.workflows.editions import study_edition
-from fa_registry.workflows.execution import opened_executor
+from fa_registry.workflows.execution import Outcomes, opened_executor
 from fa_registry.workflows.options import SpecOptions, StoreLocation, TrainingOptions
 from fa_registry.workflows.results import Result
 from fa_registry.workflows.rule_monitor import MonitoredRules, checked_watch
@@ -37,7 +37,7 @@ from fa_registry.workflows.stores import (
     page_lines,
 )
 from fa_registry.workflows.training import TrainingResult, kept_text
-from fa_registry.workflows.training_plan import TrainingJob, plan_training
+from fa_registry.workflows.training_plan import TrainingJob, plan_training, training_job
 
 LOG = logging.getLogger(__name__)
 
@@ -84,57 +84,59 @@ def run_train(
         InvalidFields: lists all invalid arguments. Nothing was written.
         RegistryError: training failed. The message contains the traceback.
     """
-    study, keep, force = options.study, training.keep, training.force
+    study = options.study
     spec, watch, resources = _checked(options, training, executor)
     tracker = open_tracker(location.store, location.experiment)
-    plan = plan_training([spec], tracker, watch, force, training.keep_trained)
+    plan = plan_training([spec], tracker, watch, training.force, training.keep_trained)
     log_code_changes(plan.other_code, training.keep_trained)
     changed = plan.other_code.get(run_name(spec), ())
     if not plan.to_train:
-        return _there(tracker, plan.finished[spec.identity], changed)
+        return _result(tracker, plan.finished[spec.identity], changed)
     if text := study and stopped_by_tag(tracker, study):
         raise Interrupted(text)
     tracker.check_place()
     make_ready([find_plugins(spec).dataset], location.root)
-    if text := kept_text([spec], keep.keep_states):
+    if text := kept_text([spec], training.keep.keep_states):
         LOG.info("%s %s", run_name(spec), text)
-    job = TrainingJob(
+    job = training_job(
         spec,
+        plan,
         tracker.uri,
+        location,
+        training,
+        watch,
         experiment_id=tracker.experiment_id,
         study=study,
         adopt=mlflow_run_in_progress(),
         threads=options.threads,
-        keep=keep,
-        data_root=location.data_root,
-        watch=watch,
-        conformance=cached_conformance(spec, tracker.uri),
         device=options.device,
-        lease=int(training.lease),
-        known=plan.ended.get(spec.identity, frozenset()),
-        yields=not force,
     )
+    outcomes = _trained(job, executor, resources, tracker)
+    for run in outcomes.elsewhere:
+        return _result(tracker, run, changed)
+    (result,) = outcomes.trained
+    return replace(_result(tracker, tracker.get(result.run_id), changed), result=result)
+
+
+def _trained(job: TrainingJob, executor: str, resources: JobResources, tracker: MlflowTracker) -> Outcomes:
+    """Train the job, and raise its error if it was stopped or failed."""
 
     def title(count: int, at_once: int) -> str:
-        return f"training {pluralise(spec.epochs, 'epoch')} on {spec.device_class}"
+        return f"training {pluralise(job.spec.epochs, 'epoch')} on {job.spec.device_class}"
 
-    with opened_executor(executor, resources, tracker, [job], title, is_only=True) as execution:
+    with opened_executor(executor, resources, tracker, [job], title, raises=True) as execution:
         execution.train([job])
-    outcomes = execution.outcomes
-    for reason in outcomes.stopped.values():
+    for reason in execution.outcomes.stopped.values():
         raise Interrupted(reason or "stopped before the run began")
-    for end in outcomes.failed.values():
-        close_abandoned(tracker, tracker.search({schema.TAG_SPEC: spec.identity}))  # runs of a killed process
+    for end in execution.outcomes.failed.values():
+        close_abandoned(tracker, tracker.search({schema.TAG_SPEC: job.spec.identity}))  # runs of a killed process
         failure = RegistryError(end.value)
         failure.exit_code = end.refused or failure.exit_code
         raise failure
-    for run in outcomes.elsewhere:
-        return _there(tracker, run, changed)
-    (result,) = outcomes.trained
-    return replace(_there(tracker, tracker.get(result.run_id), changed), result=result)
+    return execution.outcomes
 
 
-def _there(tracker: MlflowTracker, run: StoredRun, changed: tuple[str, ...]) -> TrainResult:
+def _result(tracker: MlflowTracker, run: StoredRun, changed: tuple[str, ...]) -> TrainResult:
     page = in_browser(tracker.uri, mlflow_page(tracker, experiment=run.experiment))
     ended_by = run.tags.get(schema.TAG_STOPPED_ON, "")
     status = run.tags[schema.TAG_STATUS]

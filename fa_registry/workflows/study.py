@@ -26,7 +26,7 @@ from fa_registry.training.device_names import MOST_PROCESSES
 from fa_registry.training.spec_plugins import find_plugins
 from fa_registry.training.specs import run_name, setting_label, whole_number
 from fa_registry.workflows.cleanup import close_abandoned
-from fa_registry.workflows.conformance import cached_conformance, log_code_changes
+from fa_registry.workflows.conformance import log_code_changes
 from fa_registry.workflows.coordination import asked_resources, parse_times, stopped_by_tag
 from fa_registry.workflows.editions import edition_in_file, headline_problem, load_or_name
 from fa_registry.workflows.options import ExecutorOptions, RunSelector, StoreLocation, TrainingOptions
@@ -40,7 +40,7 @@ from fa_registry.workflows.stores import (
     open_tracker,
     page_lines,
 )
-from fa_registry.workflows.training_plan import TrainingJob, plan_training
+from fa_registry.workflows.training_plan import TrainingJob, plan_training, training_job
 
 if TYPE_CHECKING:
     from fa_registry.workflows.execution import Outcomes
@@ -139,13 +139,13 @@ def run_study(
         Interrupted: a person stopped the study.
     """
     study, resources, watch = checked_study(selector, training, execution)
-    force, lease = training.force, int(training.lease)
-    keep = replace(training.keep, keep_states=training.keep.keep_states or study.keep_states)
+    keep_states = training.keep.keep_states or study.keep_states
+    training = replace(training, keep=replace(training.keep, keep_states=keep_states))
     is_new = is_missing(location.store)
     if is_new:
         check_settings(study, selector.study)  # first, because a study that cannot be trained must not create a store
     tracker, launcher_run = open_tracker(location.store, location.experiment), "" if joins else mlflow_run_in_progress()
-    plan = plan_training(study.specs, tracker, watch, force, training.keep_trained)
+    plan = plan_training(study.specs, tracker, watch, training.force, training.keep_trained)
     log_code_changes(plan.other_code, training.keep_trained)
     result, todo = StudyResult(study.name, other_code=dict(plan.other_code)), plan.to_train
     for run in plan.finished.values():
@@ -159,29 +159,18 @@ def run_study(
             check_settings(study, selector.study)
         make_ready([find_plugins(spec).dataset for spec in todo], location.root)
     if launcher_run:
-        tracker.adopt(launcher_run, f"study {study.name}", _study_tags(study) | sign(0, lease), {})
+        tracker.adopt(launcher_run, f"study {study.name}", _study_tags(study) | sign(0, int(training.lease)), {})
     if not todo:
         return _nothing_to_train(study, result, tracker, launcher_run)
     if text := stopped_by_tag(tracker, study.name):
         raise Interrupted(text)
-    if text := kept_text(todo, keep.keep_states):
+    if text := kept_text(todo, keep_states):
         LOG.info("study %s: %s", study.name, text)
     tracker.check_place()
     first = random.randrange(len(todo)) if joins else 0  # workers begin with different specifications
+    fields = {"study": study.name, "device": selector.device}
     jobs = [
-        TrainingJob(
-            spec,
-            tracker.uri,
-            study=study.name,
-            keep=keep,
-            data_root=location.data_root,
-            watch=watch,
-            conformance=cached_conformance(spec, tracker.uri),
-            device=selector.device,
-            lease=lease,
-            known=plan.ended.get(spec.identity, frozenset()),
-            yields=not force,
-        )
+        training_job(spec, plan, tracker.uri, location, training, watch, **fields)
         for spec in (*todo[first:], *todo[:first])
     ]
     _train(jobs, study, result, resources, execution.executor, tracker, launcher_run, joins)

@@ -16,7 +16,8 @@ from fa_registry.tracking.base import RetentionOptions, StoredRun, Tracker, newe
 from fa_registry.tracking.reader import runs_by_spec
 from fa_registry.tracking.run_state import RunState
 from fa_registry.training.specs import run_name
-from fa_registry.workflows.conformance import code_changes
+from fa_registry.workflows.conformance import cached_conformance, code_changes
+from fa_registry.workflows.options import StoreLocation, TrainingOptions
 from fa_registry.workflows.rule_monitor import UNWATCHED, MonitoredRules
 
 
@@ -88,6 +89,30 @@ def plan_training(
         [spec for spec in specs if not is_done.get(spec.identity)],
         {identity: ended_among(runs) for identity, runs in attempts.items()},
         {run_name(spec): changes[spec.identity] for spec in specs if changes.get(spec.identity)},
+    )
+
+
+def training_job(
+    spec: RunSpec,
+    plan: TrainingPlan,
+    store: str,
+    location: StoreLocation,
+    training: TrainingOptions,
+    watch: MonitoredRules,
+    **fields: Any,
+) -> TrainingJob:
+    """Return the job that trains a specification of the plan; `fields` are further fields of the job."""
+    return TrainingJob(
+        spec,
+        store,
+        keep=training.keep,
+        data_root=location.data_root,
+        watch=watch,
+        conformance=cached_conformance(spec, store),
+        lease=int(training.lease),
+        known=plan.ended.get(spec.identity, frozenset()),
+        yields=not training.force,
+        **fields,
     )
 
 

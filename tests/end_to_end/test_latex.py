@@ -18,7 +18,7 @@ from tests.end_to_end.conftest import needed
 from tests.reporting import scenes
 
 pytestmark = pytest.mark.long  # each document is built twice
-HOSTILE = r"100%_#$&{}~^\ \input{/etc/passwd} ‖Γ‖ 中 <script> `a' -- ,, é"
+HOSTILE = r"100%_#$&{}~^\ \input{/etc/passwd} \end{verbatim} ‖Γ‖ 中 <script> `a' -- ,, é"
 PAPER = r"""\documentclass{article}
 \usepackage[T1]{fontenc}
 \usepackage{lmodern}

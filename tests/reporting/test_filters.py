@@ -233,6 +233,11 @@ def test_long_words_can_be_broken_and_short_ones_are_left_alone():
     )
 
 
+def test_a_dollar_sign_begins_no_formula_in_markdown():
+    """pandoc and MLflow's pages read $…$ as TeX, also across the cells of a table."""
+    assert filters.markdown_text(r"$\input{x}$ costs 5 $") == r"\$\\input{x}\$ costs 5 \$"
+
+
 def test_a_comment_stays_on_its_line():
     assert latex_comment("100%_#\n\\input{x}\r\u2028") == "100%_# \\input{x}⟨U+000D⟩⟨U+2028⟩"
 

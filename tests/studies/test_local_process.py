@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from functools import partial
 from multiprocessing import forkserver, util
 from multiprocessing.process import BaseProcess
@@ -21,7 +22,7 @@ from fa_registry.errors import StoreError
 from fa_registry.studies import local_process, scheduler
 from fa_registry.studies.executors import local
 from fa_registry.studies.executors.base import ENDS, JobEvent
-from fa_registry.studies.executors.local import run_in_subprocess, supervise
+from fa_registry.studies.executors.local import run_in_subprocess, run_jobs, supervise
 from fa_registry.studies.local_process import LocalProcess
 from tests.studies.jobs import (
     dies_the_first_time,
@@ -142,6 +143,20 @@ def test_every_job_has_a_process_of_its_own_unless_jobs_share_what_they_read():
 
     assert processes(supervise) == 4
     assert processes(partial(supervise, in_turns=3)) == 2
+
+
+def test_jobs_that_share_what_they_read_are_spread_over_processes():
+    """`run_jobs`, which an audit uses: few processes for many jobs, and no process has more than MOST_IN_TURNS."""
+    events = []
+    run_jobs([f"job {number}" for number in range(40)], may_end_its_process, 2, lambda: False, events.append)
+    jobs = Counter(event.value.split(" in ")[1] for event in ends(events).values())
+    assert sum(jobs.values()) == 40 and max(jobs.values()) <= local.MOST_IN_TURNS and 5 <= len(jobs) <= 8
+
+
+def test_the_source_may_change_while_local_jobs_run(monkeypatch):
+    """Their processes have the code that this process had; only a cluster's may have another."""
+    monkeypatch.setattr(scheduler, "versions", lambda: {"torch": "of an edited source"})
+    assert [event.kind for event in supervised(["a", "b"], may_end_its_process)] == ["done", "done"]
 
 
 def test_a_job_that_ends_as_its_worker_leaves_has_ended(monkeypatch):
