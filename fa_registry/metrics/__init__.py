@@ -39,6 +39,7 @@ from fa_registry.metrics.headlines import (
     TOKEN_LOSS,
     Headline,
     declaration,
+    declared_fields,
     declared_headline,
     headline_of,
     headlines_of,

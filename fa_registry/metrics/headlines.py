@@ -173,17 +173,20 @@ def own_headline(
     Raises:
         PluginError: a field has a wrong value.
     """
+    frozen_name, margin_name = f"frozen_{name}", f"margin_{name}"
     problems = [f"name: expected letters in lower case, digits and _, and no built-in metric, found {name!r}"] * (
-        not NAME.fullmatch(name) or name in DECLARED
+        not NAME.fullmatch(name) or not DECLARED.keys().isdisjoint((name, frozen_name, margin_name))
     )
     problems += [
-        f"{field}: missing"
+        f"{field}: expected 1 to {MOST_TEXT} characters, found {len(text)}"
         for field, text in (("symbol", symbol), ("description", description), ("unit", unit))
-        if not text
+        if not 0 < len(text) <= MOST_TEXT
     ]
     problems += [f"direction: expected higher or lower, found {direction!r}"] * (direction not in ("higher", "lower"))
-    problems += [f"digits: expected 0 to {MOST_DIGITS}, found {digits!r}"] * (digits not in range(MOST_DIGITS + 1))
-    problems += [f"step: expected at least 0, found {step!r}"] * (not step >= 0)
+    problems += [f"digits: expected 0 to {MOST_DIGITS}, found {digits!r}"] * (
+        type(digits) is not int or not 0 <= digits <= MOST_DIGITS
+    )
+    problems += [f"step: expected a finite number of at least 0, found {step!r}"] * (not is_finite(step) or step < 0)
     if problems:
         raise PluginError(f"headline {name!r}: {'; '.join(problems)}")
     of_control = {"unit": unit, "always": True, "where": "run", "about": name, "compared_with_control": True}
@@ -193,7 +196,7 @@ def own_headline(
             name, symbol, description, always=True, unit=unit, where="epoch", about=name, head=head, direction=direction
         ),
         Metric(
-            f"frozen_{name}",
+            frozen_name,
             "frozen",
             f"{symbol} of the frozen controls with the same seeds",
             head="Frozen",
@@ -201,7 +204,7 @@ def own_headline(
             **of_control,
         ),
         Metric(
-            f"margin_{name}",
+            margin_name,
             "margin",
             f"how much better the {symbol} is than that of the frozen control of the same seed",
             head="Margin",
@@ -231,6 +234,11 @@ def declaration(headline: Headline) -> dict[str, Scalar]:
         "step": headline.step,
     }
     return {OWN: headline.name, **{f"{OWN}_{name}": value for name, value in fields.items()}}
+
+
+def declared_fields(conventions: Mapping[str, Scalar]) -> dict[str, Scalar]:
+    """Return the conventions of a run that are a declaration of a headline; empty without one."""
+    return {name: value for name, value in conventions.items() if name == OWN or name.startswith(f"{OWN}_")}
 
 
 def declared_headline(conventions: Mapping[str, Scalar]) -> Headline | None:

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from fa_registry.metrics import DECLARED
 from fa_registry.records import Check, FigureDifference, Integrity, Measurements, Reading
 from fa_registry.records.configurations import described_difference, is_undecidable, undecidable
 
@@ -84,24 +85,29 @@ FIGURES = "figures"  # subject of the check that `compare` returns
 SHOWN = 5  # differences that are listed with both values; the others are only counted
 
 
-def compare(logged: Measurements, recomputed: Measurements) -> Integrity:
+def compare(logged: Measurements, recomputed: Measurements, is_complete: bool = False) -> Integrity:
     """Compare logged metrics with recomputed metrics.
 
     If the configurations are equal, the metrics must be bitwise equal. Otherwise, each metric has a tolerance. A deviation above
     the tolerance is inconclusive if different configurations can explain the deviation. A larger deviation is a mismatch. The
     state is "verified" if all recomputed metrics agree, and "mismatch" if some metrics differ; the details then contain both
     values. It is "unverifiable" if some metrics cannot be recomputed, or differ inconclusively.
+
+    Args:
+        is_complete: whether every run records all metrics of `recomputed`, so that a metric that `logged` lacks differs. Else the
+            author of a run could remove the metrics that betray it.
     """
     configuration_difference = described_difference(logged.conventions, recomputed.conventions)
     differences, absent = [], []
-    for name, site, logged_reading, recomputed_reading in pairs(logged, recomputed):
+    unlogged = list(_unlogged(logged, recomputed)) if is_complete else []
+    for name, site, logged_reading, recomputed_reading in (*pairs(logged, recomputed), *unlogged):
         if logged_reading.value is not None and recomputed_reading.value is None:
             absent.append(
                 f"{_place(name, site)}: logged {logged_reading.value!r}, cannot be recomputed: {recomputed_reading.reason}"
             )
         elif not _equal(name, logged_reading, recomputed_reading, exact=not configuration_difference):
             differences.append(FigureDifference(name, site, logged_reading, recomputed_reading))
-    if differences and (not configuration_difference or any(map(_is_gross, differences))):
+    if differences and (not configuration_difference or unlogged or any(map(_is_gross, differences))):
         mismatch = _integrity("mismatch", difference_text(differences))
         return dataclasses.replace(mismatch, differences=tuple(differences))
     if differences:
@@ -174,6 +180,21 @@ def pairs(logged: Measurements, recomputed: Measurements) -> Iterator[tuple[str,
     for name, reading in logged.scalars.items():
         if name not in ONLY_IN_TRAINING:
             yield name, None, reading, recomputed.scalars.get(name, absent)
+
+
+def _unlogged(logged: Measurements, recomputed: Measurements) -> Iterator[tuple[str, int | None, Reading, Reading]]:
+    """Yield the values of declared metrics that exist only in `recomputed`, as `pairs` does.
+
+    The metrics of a third-party diagnostic are left out: it may have been installed after the training.
+    """
+    absent = Reading(None, "not logged")
+    for name, row in recomputed.sites.items():
+        first = len(logged.sites.get(name, ())) if name in DECLARED else len(row)
+        yield from ((name, site, absent, row[site]) for site in range(first, len(row)) if row[site].value is not None)
+    for name, reading in recomputed.scalars.items():
+        is_expected = name in DECLARED and name not in ONLY_IN_TRAINING
+        if is_expected and name not in logged.scalars and reading.value is not None:
+            yield name, None, absent, reading
 
 
 def _equal(name: str, logged: Reading, recomputed: Reading, exact: bool) -> bool:

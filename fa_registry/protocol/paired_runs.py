@@ -296,6 +296,8 @@ def _uncounted(case: RunWithControl, headline: Headline, reading: Reading, refer
         return "the metrics of the run do not match its recorded files"
     if case.record.status not in COUNTED:
         return f"the run is {case.record.status.replace('_', ' ')}"
+    if headline_of(case.record.measurements) != headline:
+        return f"its main metric is the {headline_of(case.record.measurements).symbol}, not the {headline.symbol}"
     if reading.reason:
         return f"the {headline.symbol} is N/A ({reading.reason})"
     reason = reference.reading.reason

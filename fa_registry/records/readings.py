@@ -6,6 +6,7 @@ import math
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, overload
 
 from fa_registry import jsonio
@@ -51,6 +52,11 @@ def unchecked_gradient(why: str) -> Reason:
     return Reason(f"{NOT_CHECKED}{why}", UNCHECKED_GRADIENT)
 
 
+@lru_cache(maxsize=64)  # the million rows of a series may have one long reason, of which each would else keep a copy
+def _reason(text: str, kind: str) -> Reason:
+    return Reason(text, kind)
+
+
 @dataclass(frozen=True, slots=True)
 class Reading:
     """A measured number, or None with the reason.
@@ -73,7 +79,7 @@ class Reading:
         if isinstance(self.reason, Reason):
             object.__setattr__(self, "kind", self.reason.kind)
         elif self.kind:  # so a copy of the reason keeps the kind
-            object.__setattr__(self, "reason", Reason(self.reason, self.kind))
+            object.__setattr__(self, "reason", _reason(self.reason, self.kind))
         if self.kind and (self.value is not None or self.kind not in KINDS):
             raise ValueError(
                 f"expected no value and a kind of reason ({', '.join(KINDS[1:])}), found the kind {self.kind!r}"

@@ -71,6 +71,10 @@ class TaskCard:
                 f"the card of task {self.name!r}: positions: expected {expected}, found {self.positions!r}"
             )
         if self.own_headline:
+            if self.headline not in ("", self.own_headline.name):
+                raise PluginError(
+                    f"the card of task {self.name!r}: headline: expected no value together with own_headline, found {self.headline!r}"
+                )
             object.__setattr__(self, "headline", self.own_headline.name)
         elif self.headline not in ("", *HEADLINES):
             expected = " or ".join([*HEADLINES, "own_headline"])

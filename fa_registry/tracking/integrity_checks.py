@@ -14,7 +14,7 @@ from typing import Any
 
 from fa_registry import jsonio
 from fa_registry.errors import join_names
-from fa_registry.metrics import REFERENCE_CHECK
+from fa_registry.metrics import DECLARED, REFERENCE_CHECK, headline_of
 from fa_registry.records import NOT_FINITE, Check, Measurements, RunSpec, manifest_checks, objection_in
 from fa_registry.records.manifest_checks import OWN_LOOP, is_table
 from fa_registry.schema_number import KEY, SCHEMA
@@ -189,8 +189,10 @@ def _among_files(sealed: SealedRun) -> Iterator[str]:
     for metric, site, value in (row[1:4] for row in sealed.rows if row[0] == sealed.epochs):
         final = _final_figure(sealed.measurements, metric, site)
         is_explained = metric == REFERENCE_CHECK or (is_withdrawn and final == (None,))
-        if final is not None and final[0] != value and not is_explained:
-            label = f"{metric}[{site}]" if site >= 0 else metric
+        label = f"{metric}[{site}]" if site >= 0 else metric
+        if final is None and metric in DECLARED:
+            yield f"{schema.MEASUREMENTS} lacks {label}, with which {schema.SERIES} ends"
+        elif final is not None and final[0] != value and not is_explained:
             yield f"{schema.MEASUREMENTS} contains {label} = {final[0]!r}, but {schema.SERIES} ends with {value!r}"
 
 
@@ -206,6 +208,7 @@ def _final_figure(measurements: Measurements, metric: str, site: int) -> tuple[f
 def _tags(sealed: SealedRun, tags: Mapping[str, str]) -> Iterator[str]:
     expected = {schema.TAG_STATUS: sealed.status, schema.TAG_ADOPTED: "true" if sealed.spec.weights else ""}
     expected |= {tag: sealed.provenance.get(name, "") for tag, name in schema.REPEATED_TAGS.items()}
+    expected[schema.TAG_HEADLINE] = schema.headline_tag(headline_of(sealed.measurements)).get(schema.TAG_HEADLINE, "")
     for tag, value in expected.items():
         if tags.get(tag, "") != value:
             yield _differs(f"tag {tag}", repr(tags.get(tag, "")), repr(value))

@@ -478,7 +478,8 @@ class MlflowTracker(Tracker):
     def _stored(self, run: Run) -> StoredRun:
         info = run.info
         self._places[info.run_id] = _Place.of(info)
-        check_run(info.run_id, run.data.tags)
+        if info.lifecycle_stage != LifecycleStage.DELETED:  # so deleting such a run makes the store usable
+            check_run(info.run_id, run.data.tags)
         return StoredRun(
             info.run_id,
             info.run_name,

@@ -5,7 +5,6 @@ All code that reads or writes a store uses these names.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
@@ -146,10 +145,10 @@ def headline_tag(headline: Headline) -> dict[str, str]:
 def headline(run_tags: Mapping[str, str], run_metrics: Collection[str]) -> Headline:
     """Return the main metric of a run according to its tags and metric keys.
 
-    For lists and charts only: an audit reads measurements.json.
+    For lists, charts and the early refusal of an edition: an audit judges by measurements.json.
     """
     try:
-        fields = json.loads(run_tags.get(TAG_HEADLINE, "{}"))
+        fields = jsonio.loads(run_tags.get(TAG_HEADLINE, "{}"))
     except ValueError:
         fields = {}
     names = [name for name, key in SCALAR_METRICS.items() if key in run_metrics]
@@ -317,7 +316,7 @@ def check_run(run_id: str, tags: Mapping[str, str]) -> None:
     Other runs of the store have no number.
     """
     if TAG_KIND in tags or TAG_SPEC in tags:
-        advice = "use another store (--store), or the fa_registry that made this store"
+        advice = "use another store (--store), the fa_registry that made the run, or delete the run in MLflow"
         check_schema(f"run {run_id} of the store", tags.get(TAG_SCHEMA), advice)
 
 

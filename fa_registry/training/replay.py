@@ -48,7 +48,7 @@ class RecordedEpochs:
         rows: the epochs whose measurements are recomputed. The losses of every epoch are compared.
         kept: mapping from an epoch to the tuple (file of the training state after this epoch, its SHA-256, file of the state one
             epoch later, SHA-256 of that file).
-        result: recorded main metric after the last epoch, such as the accuracy, or None.
+        result: recorded main metric of the run's task after the last epoch, such as the accuracy; None if it is not recorded.
         conventions: the parameters with which the run's metrics were computed, or None for the defaults of the installed version.
         draws: mapping from an epoch (0 is the first) to a random number that chooses a step of this epoch. The credits of a
             third-party method are compared with backpropagation at this step.
@@ -58,7 +58,7 @@ class RecordedEpochs:
     row_differs: Callable[[int, Measurements], str] = lambda epoch, measured: ""
     rows: Collection[int] = ()
     kept: Mapping[int, tuple[Path, str, Path, str]] = field(default_factory=dict)
-    result: float | None = None
+    result: Reading | None = None
     conventions: Mapping[str, Scalar] | None = None
     draws: Mapping[int, int] = field(default_factory=dict)
 
@@ -127,13 +127,14 @@ class EpochComparison:
         headline = setup.task.headline
         recorded, replayed = self._recorded.result, metrics[headline.name].value
         counts = {"steps": steps, "epochs": self._epochs}
-        if recorded is None or replayed is None:
+        if replayed is None:
             return Check(WHOLE, "not possible", OTHER_BITS, **counts)
-        text = (
-            f"in the replay from the specification, the {headline.metric.label} is {replayed:.4f}; "
-            f"the recorded {headline.symbol} is {recorded:.4f}"
-        )
-        if abs(replayed - recorded) > SAME_RESULT:
+        text = f"in the replay from the specification, the {headline.metric.label} is {replayed:.4f}"
+        if recorded is None:  # no run can lack it: without this value, the replay would be compared with nothing
+            return Check(WHOLE, "differs", f"{text}; the run recorded no {headline.symbol}", **counts)
+        value = "N/A" if recorded.value is None else f"{recorded.value:.4f}"
+        text = f"{text}; the recorded {headline.symbol} is {value}"
+        if recorded.value is None or abs(replayed - recorded.value) > SAME_RESULT:
             return undecidable(WHOLE, configuration_difference, text, **counts)
         return Check(WHOLE, "not possible", f"{text}; {OTHER_BITS}", **counts)
 

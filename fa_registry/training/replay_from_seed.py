@@ -533,8 +533,14 @@ class _Replay:
         share = f"the first {self._steps} of {total} training steps{part} were replayed"
         precision = "bit by bit" if self._sealed.exact else f"within {SAME_WAY:g} of the distance from the start"
         differing = [arrival for arrival in self._arrived if arrival.problem]
+        step, expected = self._sealed.early_step, min(FIRST_STEPS, self.per_epoch)
         yield from self._whole([arrival.text for arrival in differing if arrival.is_epoch])
-        if differing:
+        if self._sealed.epochs and step != expected:  # of another step, the file would be compared with nothing
+            text = f"the state after step {expected} is not recorded" + (
+                f", but that after step {step}" if step else ""
+            )
+            yield Check("first steps", "differs", f"{text}; every run records the state after step {expected}")
+        elif differing:
             is_explained = {arrival.problem for arrival in differing} <= self._explained
             problems = "; ".join(arrival.text for arrival in differing)
             yield _concluded("first steps", f"{share}: {problems}", self._sealed, is_explained)
@@ -543,9 +549,8 @@ class _Replay:
             description = f"{share}; the recorded state {labels} is reproduced {precision}"
             yield Check("first steps", "agrees", description, steps=self._steps)
         else:
-            step = self._sealed.early_step
             text = f"{share}, but the first recorded state is the state after step {step}, so no state was compared"
-            yield Check("first steps", "not possible" if step else "differs", text if step else NOT_SEALED)
+            yield Check("first steps", "not possible", text)
         if self._objections:
             step, objection_text = next(iter(self._objections.items()))
             yield Check("training credit", "differs", f"at step {step}: {objection_text}")

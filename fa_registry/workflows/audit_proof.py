@@ -13,6 +13,7 @@ from pathlib import Path
 
 from fa_registry import jsonio, process_ownership
 from fa_registry.errors import IntegrityError, RegistryError
+from fa_registry.metrics import declared_fields
 from fa_registry.protocol.integrity import ONLY_IN_TRAINING, compare
 from fa_registry.records import AuditReport, Integrity, RunRecord
 from fa_registry.reporting.pages.form import inline_assets, placeholder_form
@@ -28,6 +29,8 @@ from fa_registry.workflows.second_judgement import SHOWN, first_lines
 FORM = re.compile(r"forms/[^/]+\.md")  # users write into these files, so their text is kept when pages are rendered
 # fields that come from a run's files
 RECORDED = ("spec", "status", "setting", "digests", "feedback", "provenance", "trajectory", "by_site")
+# conventions that decide verdicts; the others describe the machine, which may be another one
+JUDGED_BY = ("chance", "classes", "test_samples", "test_samples_in_train", "eval_samples", "eval_digest", "stream")
 
 
 def outcome_of(check: Callable[[], Integrity]) -> Integrity:
@@ -54,6 +57,9 @@ def check_record(tracker: Tracker, run: StoredRun, reported: RunRecord) -> Integ
         for name in RECORDED
         if jsonio.digest_of(getattr(recorded, name)) != jsonio.digest_of(getattr(reported, name))
     ]
+    conventions = [record.measurements.conventions for record in (recorded, reported)]
+    facts = [{name: one.get(name) for name in JUDGED_BY} | declared_fields(one) for one in conventions]
+    differing += [name for name in sorted({*facts[0], *facts[1]}) if facts[0].get(name) != facts[1].get(name)]
     recorded_scalars, reported_scalars = recorded.measurements.scalars, reported.measurements.scalars
     differing += [name for name in ONLY_IN_TRAINING if recorded_scalars.get(name) != reported_scalars.get(name)]
     comparison = compare(recorded.measurements, reported.measurements)

@@ -61,7 +61,7 @@ from fa_registry.workflows.duplicate_weights import compared, final_weights, ini
 from fa_registry.workflows.options import RemeasureOptions
 from fa_registry.workflows.progress import Progress
 from fa_registry.workflows.repetitions import with_repetitions
-from fa_registry.workflows.replays import asked_nonce, further_runs, recorded_epochs, with_chosen
+from fa_registry.workflows.replays import asked_nonce, fact_checks, further_runs, recorded_epochs, with_chosen
 from fa_registry.workflows.selection import INTEGRITY_FAILURE, make_exclusion
 from fa_registry.workflows.stores import open_tracker
 from fa_registry.workflows.third_party import Job, built_in_part, measured_apart, usable_members, with_third_party
@@ -69,6 +69,7 @@ from fa_registry.workflows.user_loops import of_own_loop
 
 LOG = logging.getLogger(__name__)
 ROLES = {"checkpoint": schema.FINAL, "feedback": schema.FEEDBACK, "initial": schema.INITIAL}
+NO_THREADS = "the run recorded no number of threads, so its metrics cannot be computed in the same way"
 # Starting a process takes 5 s of one core. Recomputing a run of the digits study takes 1 s, and replaying one epoch 0.1 s.
 RUNS_A_PROCESS = 8
 EPOCHS_A_RUN = 10
@@ -388,6 +389,8 @@ def _measured(
     checkpoint = tracker.artifact(record.run_id, schema.FINAL)
     if checkpoint is None:
         raise IntegrityError(f"run {record.run_id}: {schema.FINAL} is missing")
+    if "threads" not in record.measurements.conventions:  # a mismatch, which the check of the files reports
+        return dataclasses.replace(record, integrity=Integrity("unverifiable", (NO_THREADS,))), None
     reason = obstacle(record.spec) or threads_refused(int(record.measurements.conventions["threads"]))
     if code.outcome != "agrees" or reason:
         check = code if code.outcome != "agrees" else Check(MEASURING, "not possible", reason)
@@ -415,10 +418,11 @@ def _measured(
                 task_check(setup),
             )
             checks += [check for check in optional_checks if check]
+            checks += fact_checks(record, setup, recorded_training.exact)
     except IntegrityError as error:
         raise IntegrityError(f"run {record.run_id}: {error}") from error
     logged = built_in_part(record.measurements) if diagnostics.CATALOG.third_party() else record.measurements
-    integrity = with_checks(compare(logged, remeasured), checks)
+    integrity = with_checks(compare(logged, remeasured, is_complete=True), checks)
     measurements = merged(record.measurements, remeasured)
     return dataclasses.replace(record, measurements=measurements, integrity=integrity), replay
 
@@ -454,7 +458,7 @@ def _sealed(
         for epoch, name in epoch_files.items()
         if name in record.digests and (path := tracker.artifact(record.run_id, name))
     }
-    recorded = recorded_epochs(tracker, record, measuring, epochs_run)
+    recorded = recorded_epochs(tracker, record, measuring, epochs_run, setup.task.headline)
     return SealedTraining(
         initial,
         content,

@@ -22,7 +22,6 @@ from fa_registry.tracking.run_state import RunState
 from fa_registry.training.replay import SAME_RESULT
 
 SHOWN = 3
-SAME_SOURCE = ("code", "dataset_digest")  # fields of the provenance that must be equal if equal weights are required
 
 
 def with_repetitions(tracker: Tracker, records: Sequence[RunRecord]) -> list[RunRecord]:
@@ -86,8 +85,11 @@ def must_repeat_bits(first: RunRecord, second: RunRecord) -> bool:
         OWN_LOOP in run.provenance or run.measurements.conventions.get("device") != "cpu" for run in (first, second)
     ):
         return False
-    sources = [[run.provenance.get(name) for name in SAME_SOURCE] for run in (first, second)]
-    return all(sources[0]) and sources[0] == sources[1] and not differing_settings(*configurations)
+    codes = [run.provenance.get("code", {}) for run in (first, second)]
+    shared = codes[0].keys() & codes[1].keys()  # an entry that only one run has is no other code of the other run
+    is_same_code = bool(shared) and all(codes[0][name] == codes[1][name] for name in shared)
+    data = [run.provenance.get("dataset_digest", "") for run in (first, second)]
+    return is_same_code and data[0] == data[1] != "" and not differing_settings(*configurations)
 
 
 def _result(run: RunRecord) -> tuple[str, str]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fa_registry.errors import RegistryError, pluralise
-from fa_registry.metrics import headline_of
+from fa_registry.metrics import Headline, declaration, declared_fields
 from fa_registry.protocol.grouping import one_a_seed
 from fa_registry.protocol.integrity import ONLY_IN_TRAINING, compare, difference_text
 from fa_registry.protocol.replay_summary import WHOLE
@@ -31,6 +31,7 @@ from fa_registry.training.replay_from_seed import ALL, AUTO
 from fa_registry.workflows.options import RemeasureOptions
 
 if TYPE_CHECKING:
+    from fa_registry.training.run_setup import RunSetup
     from fa_registry.workflows.remeasure import RemeasuredRun
 
 LOG = logging.getLogger(__name__)
@@ -135,9 +136,14 @@ def ranked(nonce: str, *names: object) -> str:
 
 
 def recorded_epochs(
-    tracker: Tracker, record: RunRecord, measuring: RemeasureOptions, epochs_run: int
+    tracker: Tracker, record: RunRecord, measuring: RemeasureOptions, epochs_run: int, headline: Headline
 ) -> RecordedEpochs:
-    """Return the recorded data of the first `epochs_run` epochs of a run, for comparison with a replay."""
+    """Return the recorded data of the first `epochs_run` epochs of a run, for comparison with a replay.
+
+    Args:
+        headline: main metric of the run's task. It is not read from the run: the run could name a metric that it does not have,
+            and nothing would be compared.
+    """
     is_full_replay = record.run_id in (measuring.whole or ())
     provenance = read_provenance(tracker.artifact(record.run_id, schema.PROVENANCE))
     order = lambda epoch: ranked(measuring.nonce, record.run_id, epoch)  # noqa: E731
@@ -147,7 +153,6 @@ def recorded_epochs(
     if is_full_replay:
         logged = logged_rows(read_rows(tracker.artifact(record.run_id, schema.SERIES)))
         row_differs = partial(_differences, logged, record.measurements.conventions)
-    headline = headline_of(record.measurements)
     states = {}
     for epoch in sorted(provenance.get(schema.KEPT_STATES, ()), key=order):
         names = schema.kept_state(epoch), schema.after_kept_state(epoch)
@@ -159,10 +164,36 @@ def recorded_epochs(
         row_differs,
         frozenset(rows),
         states,
-        record.measurements.scalars.get(headline.name, Reading(None, "not measured")).value,
+        record.measurements.scalars.get(headline.name),
         record.measurements.conventions,
         {epoch: int(order(epoch)[-8:], 16) for epoch in rows if epoch < epochs_run},
     )
+
+
+def fact_checks(record: RunRecord, setup: RunSetup, exact: bool) -> Iterator[Check]:
+    """Yield a failed check for each fact that the run recorded otherwise than its specification gives it.
+
+    A declared main metric decides what is compared and judged. Because of another digest of the data, another run of the same
+    specification would not have to be equal.
+
+    Args:
+        exact: whether this machine has the run's configuration, so the data must have equal bits.
+    """
+    recorded, expected = declared_fields(record.measurements.conventions), declaration(setup.task.headline)
+    if recorded != expected:
+        names = [fields.get("headline", "no own main metric") for fields in (recorded, expected)]
+        yield Check(
+            "main metric",
+            "differs",
+            f"the run declares {names[0]}; its task declares {names[1]}, or other words for it",
+        )
+    digest = record.provenance.get("dataset_digest", "")
+    if exact and digest != setup.splits.digest:
+        yield Check(
+            "data digest",
+            "differs",
+            f"the run recorded the digest {digest[:12]!r}; the data set has {setup.splits.digest[:12]}",
+        )
 
 
 def replay_remark(results: Sequence[RemeasuredRun]) -> Iterator[str]:

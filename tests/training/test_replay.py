@@ -12,7 +12,7 @@ import torch
 from fa_registry import architectures
 from fa_registry.errors import IntegrityError
 from fa_registry.plugin_registry import Location
-from fa_registry.records import Check, Measurements
+from fa_registry.records import Check, Measurements, Reading
 from fa_registry.records.configurations import is_undecidable
 from fa_registry.tracking import schema
 from fa_registry.training import epoch_chain
@@ -205,13 +205,27 @@ def test_a_run_without_digests_of_its_epochs_differs(plain_run):
 def test_on_another_configuration_a_whole_replay_compares_the_accuracy(plain_run):
     sealed = _with(plain_run, chain=["0" * 64] * 4)
     elsewhere = dataclasses.replace(sealed, exact=False, elsewhere="trained with x, measured with y")
-    reached = accuracy_of(replayed(_with(elsewhere, result=0.0)))
+    reached = accuracy_of(replayed(_with(elsewhere, result=Reading(0.0))))
     for apart, concluded in ((0.0, True), (0.09, True), (0.11, False), (-0.11, False)):
-        check = replayed(_with(elsewhere, result=reached + apart))
+        check = replayed(_with(elsewhere, result=Reading(reached + apart)))
         assert check.outcome == "not possible" and is_undecidable(check) is not concluded
         assert check.detail.endswith(OTHER_BITS) is concluded
         assert f"the test accuracy is {reached:.4f}; the recorded accuracy is {reached + apart:.4f}" in check.detail
         assert (check.steps > 0, check.epochs) == (True, EPOCHS)
+
+
+def test_a_main_metric_that_is_not_recorded_never_ends_the_comparison(plain_run):
+    """Its author chooses what a run records: a missing value is a difference, and one that is N/A is not told apart."""
+    elsewhere = dataclasses.replace(plain_run, exact=False, elsewhere="trained with x, measured with y")
+    assert replayed(_with(elsewhere, result=None)).outcome == "differs"
+    assert is_undecidable(replayed(_with(elsewhere, result=Reading(None, "not measured"))))
+
+
+@pytest.mark.parametrize("step", [None, 1, 9, 9999])
+def test_the_state_of_another_step_than_the_first_steps_is_a_difference(plain_run, step):
+    sealed = dataclasses.replace(plain_run, early_step=step)
+    check = replayed(sealed, subject="first steps", replay="8")
+    assert check.outcome == "differs" and "after step 8" in check.detail
 
 
 def accuracy_of(check) -> float:

@@ -1,0 +1,126 @@
+"""A forged run chooses what its files hold: a value that is missing, or another name for it, ends no comparison."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+
+from fa_registry import jsonio
+from fa_registry.metrics import declaration, own_headline
+from fa_registry.protocol.integrity import compare
+from fa_registry.records import Measurements, Reading
+from fa_registry.records.readings import NOT_FINITE
+from fa_registry.tracking import schema
+from fa_registry.tracking.integrity_checks import FILES, TABLES
+from fa_registry.tracking.mlflow_tracker import MlflowTracker
+from fa_registry.tracking.reader import read_record
+from fa_registry.workflows.audit_proof import check_record
+from fa_registry.workflows.remeasure import RemeasureOptions, remeasure_one
+from fa_registry.workflows.repetitions import must_repeat_bits
+from tests.helpers.stores import copy_store, working_in
+from tests.security.attacks import Store
+
+OWN = declaration(own_headline("foo", "foo", "a metric that no run has", unit="u", direction="lower"))
+
+
+@pytest.fixture
+def forged(honest, tmp_path):
+    """forged(name, change) → (record, recomputed record) of a dfa run after a change of one file under a new seal."""
+    copy_store(honest, tmp_path / "store")
+    store = Store(tmp_path / "store")
+    run_id = store.run_id(method="dfa", seed=1)
+
+    def forge(name, change, **options):
+        store.change_json(run_id, name, change)
+        store.seal(run_id)
+        with working_in(store.folder):
+            run = MlflowTracker().get(run_id)
+            gathered = remeasure_one(MlflowTracker(), run, RemeasureOptions(**options), None)
+            return read_record(MlflowTracker(), run), gathered.record
+
+    return forge
+
+
+def subjects(record, outcome="differs"):
+    return {check.subject for check in record.integrity.checks if check.outcome == outcome}
+
+
+def test_a_declared_main_metric_is_that_of_the_task(forged):
+    recorded, measured = forged(schema.MEASUREMENTS, lambda held: held["conventions"].update(OWN))
+    assert "main metric" in subjects(measured) and measured.integrity.state == "mismatch"
+    assert TABLES in subjects(recorded)  # the tag declares none
+
+
+@pytest.mark.parametrize("kind", ["scalars", "sites"])
+def test_metrics_that_were_removed_differ_from_the_recomputed_ones(forged, kind):
+    recorded, measured = forged(schema.MEASUREMENTS, lambda held: held[kind].clear())
+    assert measured.integrity.state == "mismatch" and "figures" in subjects(measured)
+    assert FILES in subjects(recorded)  # the series ends with them
+
+
+def test_an_unlogged_metric_differs_only_where_every_run_records_it():
+    logged, more = Measurements({}, {}), Measurements({"h_norm": (Reading(1.0),)}, {"accuracy": Reading(0.5)})
+    assert compare(logged, more).state == "verified"  # a report may hold metrics of the reader's own diagnostics
+    found = compare(logged, more, is_complete=True)
+    differing = found.differences
+    assert found.state == "mismatch"  # on another configuration too: no configuration explains it
+    assert {(one.quantity, one.site) for one in differing} == {("h_norm", 0), ("accuracy", None)}
+
+
+def test_without_a_number_of_threads_a_run_is_a_mismatch_and_not_broken(forged):
+    _, measured = forged(schema.MEASUREMENTS, lambda held: held["conventions"].pop("threads"))
+    assert measured.integrity.state == "mismatch" and FILES in subjects(measured)
+
+
+def test_another_digest_of_the_data_is_found_where_the_bits_must_be_equal(forged):
+    _, measured = forged(schema.PROVENANCE, lambda held: held.update(dataset_digest="f" * 64))
+    assert "data digest" in subjects(measured) and measured.integrity.state == "mismatch"
+
+
+def test_a_further_entry_of_code_makes_no_run_incomparable(honest, tmp_path):
+    copy_store(honest, tmp_path / "store")
+    with working_in(tmp_path / "store"):
+        tracker = MlflowTracker()
+        run = read_record(tracker, tracker.get(Store(tmp_path / "store").run_id(method="dfa", seed=1)))
+    assert must_repeat_bits(run, run)
+    padded = {**run.provenance, "code": {**run.provenance["code"], "diagnostics/none": {"version": 1}}}
+    assert must_repeat_bits(run, dataclasses.replace(run, provenance=padded))
+    for change in ({"dataset_digest": ""}, {"code": {}}):
+        assert not must_repeat_bits(run, dataclasses.replace(run, provenance={**run.provenance, **change}))
+
+
+@pytest.mark.parametrize("change", [{"chance": 0.0}, {"test_samples": 10**6}, {"test_samples_in_train": 1}, OWN])
+def test_a_report_cannot_change_the_facts_that_decide_its_verdicts(honest, tmp_path, change):
+    copy_store(honest, tmp_path / "store")
+    with working_in(tmp_path / "store"):
+        tracker = MlflowTracker()
+        run = tracker.get(Store(tmp_path / "store").run_id(method="dfa", seed=1))
+        record = read_record(tracker, run)
+        assert check_record(tracker, run, record).state == "verified"
+        measurements = record.measurements
+        told = dataclasses.replace(measurements, conventions={**measurements.conventions, **change})
+        assert check_record(tracker, run, dataclasses.replace(record, measurements=told)).state == "mismatch"
+
+
+def test_a_reason_that_a_million_rows_share_is_held_once():
+    text = "x" * 100_000
+    readings = [Reading(None, text, NOT_FINITE) for _ in range(100)]
+    assert len({id(reading.reason) for reading in readings}) == 1
+
+
+def test_a_tag_that_is_nested_too_deeply_declares_nothing():
+    assert schema.headline({schema.TAG_HEADLINE: "[" * 100_000}, ()).name == "accuracy"
+    assert schema.headline({schema.TAG_HEADLINE: json.dumps(OWN)}, ()).name == "foo"
+    assert jsonio.canonical(OWN) == schema.headline_tag(own_headline(**_arguments()))[schema.TAG_HEADLINE]
+
+
+def _arguments():
+    return {
+        "name": "foo",
+        "symbol": "foo",
+        "description": "a metric that no run has",
+        "unit": "u",
+        "direction": "lower",
+    }
