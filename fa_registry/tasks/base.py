@@ -73,7 +73,7 @@ class TaskCard:
         if self.own_headline:
             if self.headline not in ("", self.own_headline.name):
                 raise PluginError(
-                    f"the card of task {self.name!r}: headline: expected no value together with own_headline, found {self.headline!r}"
+                    f"the card of task {self.name!r}: headline: with own_headline, expected no value, found {self.headline!r}"
                 )
             object.__setattr__(self, "headline", self.own_headline.name)
         elif self.headline not in ("", *HEADLINES):
