@@ -7,7 +7,7 @@ declaration as conventions. Therefore the record of a run shows the headline of 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
@@ -173,20 +173,8 @@ def own_headline(
     Raises:
         PluginError: a field has a wrong value.
     """
-    frozen_name, margin_name = f"frozen_{name}", f"margin_{name}"
-    problems = [f"name: expected letters in lower case, digits and _, and no built-in metric, found {name!r}"] * (
-        not NAME.fullmatch(name) or not DECLARED.keys().isdisjoint((name, frozen_name, margin_name))
-    )
-    problems += [
-        f"{field}: expected 1 to {MOST_TEXT} characters, found {len(text)}"
-        for field, text in (("symbol", symbol), ("description", description), ("unit", unit))
-        if not 0 < len(text) <= MOST_TEXT
-    ]
-    problems += [f"direction: expected higher or lower, found {direction!r}"] * (direction not in ("higher", "lower"))
-    problems += [f"digits: expected 0 to {MOST_DIGITS}, found {digits!r}"] * (
-        type(digits) is not int or not 0 <= digits <= MOST_DIGITS
-    )
-    problems += [f"step: expected a finite number of at least 0, found {step!r}"] * (not is_finite(step) or step < 0)
+    texts = {"symbol": symbol, "description": description, "unit": unit}
+    problems = [*_name_problems(name), *_field_problems(texts, direction, digits, step)]
     if problems:
         raise PluginError(f"headline {name!r}: {'; '.join(problems)}")
     of_control = {"unit": unit, "always": True, "where": "run", "about": name, "compared_with_control": True}
@@ -196,7 +184,7 @@ def own_headline(
             name, symbol, description, always=True, unit=unit, where="epoch", about=name, head=head, direction=direction
         ),
         Metric(
-            frozen_name,
+            f"frozen_{name}",
             "frozen",
             f"{symbol} of the frozen controls with the same seeds",
             head="Frozen",
@@ -204,7 +192,7 @@ def own_headline(
             **of_control,
         ),
         Metric(
-            margin_name,
+            f"margin_{name}",
             "margin",
             f"how much better the {symbol} is than that of the frozen control of the same seed",
             head="Margin",
@@ -219,6 +207,26 @@ def own_headline(
         axis=description,
         axis_label=f"{symbol}, {unit}",
     )
+
+
+def _name_problems(name: str) -> Iterator[str]:
+    if not NAME.fullmatch(name):
+        yield f"name: expected letters in lower case, digits and _, found {name!r}"
+    for metric in (name, f"frozen_{name}", f"margin_{name}"):  # the metrics of the headline
+        if metric in DECLARED:
+            yield f"name: expected another name than {name!r}, because {metric} is a built-in metric"
+
+
+def _field_problems(texts: Mapping[str, str], direction: str, digits: int, step: float) -> Iterator[str]:
+    for field, text in texts.items():
+        if not 0 < len(text) <= MOST_TEXT:
+            yield f"{field}: expected 1 to {MOST_TEXT} characters, found {len(text)}"
+    if direction not in ("higher", "lower"):
+        yield f"direction: expected higher or lower, found {direction!r}"
+    if type(digits) is not int or not 0 <= digits <= MOST_DIGITS:  # True is an int too
+        yield f"digits: expected 0 to {MOST_DIGITS}, found {digits!r}"
+    if not is_finite(step) or step < 0:
+        yield f"step: expected a finite number of at least 0, found {step!r}"
 
 
 def declaration(headline: Headline) -> dict[str, Scalar]:
@@ -237,7 +245,7 @@ def declaration(headline: Headline) -> dict[str, Scalar]:
 
 
 def declared_fields(conventions: Mapping[str, Scalar]) -> dict[str, Scalar]:
-    """Return the conventions of a run that are a declaration of a headline; empty without one."""
+    """Return the conventions with which a run declares its own headline; empty for a built-in headline."""
     return {name: value for name, value in conventions.items() if name == OWN or name.startswith(f"{OWN}_")}
 
 

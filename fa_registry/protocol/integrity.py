@@ -94,8 +94,8 @@ def compare(logged: Measurements, recomputed: Measurements, is_complete: bool = 
     values. It is "unverifiable" if some metrics cannot be recomputed, or differ inconclusively.
 
     Args:
-        is_complete: whether every run records all metrics of `recomputed`, so that a metric that `logged` lacks differs. Else the
-            author of a run could remove the metrics that betray it.
+        is_complete: whether every run records all metrics of `recomputed`. A metric that `logged` lacks is then a mismatch, because
+            the author of a run could remove a metric that shows its fault.
     """
     configuration_difference = described_difference(logged.conventions, recomputed.conventions)
     differences, absent = [], []

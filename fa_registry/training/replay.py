@@ -130,7 +130,7 @@ class EpochComparison:
         if replayed is None:
             return Check(WHOLE, "not possible", OTHER_BITS, **counts)
         text = f"in the replay from the specification, the {headline.metric.label} is {replayed:.4f}"
-        if recorded is None:  # no run can lack it: without this value, the replay would be compared with nothing
+        if recorded is None:  # every run records it; without it, the replay would be compared with nothing
             return Check(WHOLE, "differs", f"{text}; the run recorded no {headline.symbol}", **counts)
         value = "N/A" if recorded.value is None else f"{recorded.value:.4f}"
         text = f"{text}; the recorded {headline.symbol} is {value}"

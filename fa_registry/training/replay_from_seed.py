@@ -78,7 +78,6 @@ OUT_OF_REACH = (
     "be compared bit by bit; --replay all replays it completely"
 )
 TOO_LONG = "no whole epoch of this network is replayed by default; --replay all replays all epochs"
-NOT_SEALED = "no state after the first steps is recorded with this run"
 
 
 @dataclass(frozen=True)
@@ -536,10 +535,9 @@ class _Replay:
         step, expected = self._sealed.early_step, min(FIRST_STEPS, self.per_epoch)
         yield from self._whole([arrival.text for arrival in differing if arrival.is_epoch])
         if self._sealed.epochs and step != expected:  # of another step, the file would be compared with nothing
-            text = f"the state after step {expected} is not recorded" + (
-                f", but that after step {step}" if step else ""
-            )
-            yield Check("first steps", "differs", f"{text}; every run records the state after step {expected}")
+            found = f"the state after step {step}" if step else "no state"
+            text = f"expected the state after step {expected}, which every run records, found {found}"
+            yield Check("first steps", "differs", text)
         elif differing:
             is_explained = {arrival.problem for arrival in differing} <= self._explained
             problems = "; ".join(arrival.text for arrival in differing)

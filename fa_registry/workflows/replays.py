@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fa_registry.errors import RegistryError, pluralise
+from fa_registry.jsonio import describe_value
 from fa_registry.metrics import Headline, declaration, declared_fields
 from fa_registry.protocol.grouping import one_a_seed
 from fa_registry.protocol.integrity import ONLY_IN_TRAINING, compare, difference_text
@@ -171,29 +172,23 @@ def recorded_epochs(
 
 
 def fact_checks(record: RunRecord, setup: RunSetup, exact: bool) -> Iterator[Check]:
-    """Yield a failed check for each fact that the run recorded otherwise than its specification gives it.
+    """Yield a failed check for each recorded fact that differs from the run's specification.
 
-    A declared main metric decides what is compared and judged. Because of another digest of the data, another run of the same
-    specification would not have to be equal.
+    Both facts decide what the audit compares: the main metric is compared and judged, and only runs with the same digest of the
+    data must have equal weights.
 
     Args:
-        exact: whether this machine has the run's configuration, so the data must have equal bits.
+        exact: whether this machine has the run's configuration. On another machine, the data may have other bits.
     """
     recorded, expected = declared_fields(record.measurements.conventions), declaration(setup.task.headline)
-    if recorded != expected:
-        names = [fields.get("headline", "no own main metric") for fields in (recorded, expected)]
-        yield Check(
-            "main metric",
-            "differs",
-            f"the run declares {names[0]}; its task declares {names[1]}, or other words for it",
-        )
+    if differing := [name for name in sorted({*recorded, *expected}) if recorded.get(name) != expected.get(name)]:
+        values = {name: (describe_value(recorded.get(name)), describe_value(expected.get(name))) for name in differing}
+        texts = (f"{name}: the run recorded {found}, its task {own}" for name, (found, own) in values.items())
+        yield Check("main metric", "differs", "; ".join(texts))
     digest = record.provenance.get("dataset_digest", "")
     if exact and digest != setup.splits.digest:
-        yield Check(
-            "data digest",
-            "differs",
-            f"the run recorded the digest {digest[:12]!r}; the data set has {setup.splits.digest[:12]}",
-        )
+        text = f"the run recorded the digest {describe_value(digest)}; the digest of the data set is {setup.splits.digest!r}"
+        yield Check("data digest", "differs", text)
 
 
 def replay_remark(results: Sequence[RemeasuredRun]) -> Iterator[str]:
