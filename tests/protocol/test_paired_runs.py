@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from fa_registry.metrics import ACCURACY, TOKEN_LOSS
+from fa_registry.metrics import ACCURACY, TOKEN_LOSS, declaration, own_headline
 from fa_registry.protocol.engine import judge, judge_all
 from fa_registry.protocol.evidence_rules import PROVING, WARNED
 from fa_registry.protocol.grouping import frozen_controls, groups
@@ -81,6 +81,17 @@ def test_a_seed_without_partner_figure_or_end_is_left_out_and_named():
         "seed 4 left out: the run is stopped early",
         "seed 5 left out: the accuracy of the control is N/A (not measured)",
     )
+
+
+def test_a_seed_with_another_main_metric_is_left_out():
+    """A run that declares another metric, or records another one, is not compared by a metric that it merely has too."""
+    records = over_seeds({1: 0.9, 2: 0.9}, {1: 0.8, 2: 0.8})
+    own = own_headline("miss", "miss", "distance", unit="cm", direction="lower")
+    measured = records[1].measurements
+    declared = dataclasses.replace(measured, conventions={**measured.conventions, **declaration(own)})
+    records[1] = dataclasses.replace(records[1], measurements=declared)
+    found = margins(records)
+    assert found.seeds == (1,) and len(found.notes) == 1 and "miss" in found.notes[0]
 
 
 def test_one_weights_file_under_several_seeds_is_one_value():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -152,6 +153,8 @@ def test_a_card_takes_the_name_of_its_own_headline():
     assert card.headline == "miss" and card.main_metric is MISS
     with pytest.raises(PluginError, match="headline"):
         TaskCard("mine", "line", "targets", "loss", "source", headline="miss")
+    with pytest.raises(PluginError, match="own_headline"):  # two main metrics
+        TaskCard("mine", "line", "targets", "loss", "source", headline="accuracy", own_headline=MISS)
 
 
 @pytest.mark.parametrize(
@@ -160,10 +163,16 @@ def test_a_card_takes_the_name_of_its_own_headline():
         {"name": "accuracy"},
         {"name": "Miss"},
         {"name": "miss_L"},
+        {"name": "token_loss"},
+        {"name": "pp"},  # its margin would be called margin_pp, as that of the accuracy
         {"direction": ""},
         {"symbol": ""},
+        {"unit": "x" * 121},
         {"digits": -1},
+        {"digits": True},
         {"step": -0.1},
+        {"step": math.inf},
+        {"step": math.nan},
     ],
 )
 def test_a_wrong_declaration_is_refused(fields):

@@ -137,3 +137,12 @@ def test_every_run_of_the_package_has_the_number_and_other_runs_need_none(audite
     assert json.loads(provenance.read_text(encoding="utf-8"))["schema"] == SCHEMA
     tracker._client.create_run(tracker.experiment_id)
     assert call("list", "runs").exit_code == 0
+
+
+def test_deleting_a_run_with_another_number_makes_the_store_usable(audited_copy):
+    tracker = MlflowTracker()
+    run = tracker.search({schema.TAG_KIND: "run"})[0]
+    tracker.log(run.run_id, tags={schema.TAG_SCHEMA: str(SCHEMA + 1)})
+    assert call("audit", "--study", "tiny", "--trust-logged").exit_code == 2
+    tracker._client.delete_run(run.run_id)
+    assert call("audit", "--study", "tiny", "--trust-logged").exit_code != 2  # the audit looks for deleted runs too
