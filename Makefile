@@ -60,7 +60,7 @@ team: $(READY_DEV)
 	$(BIN)/python -m tests.stress.team_run
 
 # What takes long: rooms that train, pages with their pictures, examples of docs.
-SLOW := published_api benchmarks end_to_end methods own_models security studies tasks testing stress tracking training workflows \
+SLOW := benchmarks commands conformance end_to_end external methods own_models security studies tasks stress tracking training \
 	test_golden.py lint/test_command.py reporting/test_environment.py \
 	$(addprefix reporting/test_,analyses_pages.py asked_for.py comparison.py figures.py index.py pages.py render.py schemas.py) \
 	analyses/test_sensitivity.py docs/test_code.py reference/test_reference.py statistics/test_coverage.py

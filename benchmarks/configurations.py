@@ -132,13 +132,14 @@ def _run(arguments: Sequence[str], folder: Path, configuration: Configuration = 
 
 def work(out: Path, threads: int) -> None:
     """In a configuration's process: audit every study into `out`, and save each method's initial tensors and first steps."""
+    from fa_registry.audits.selection import select_runs
+    from fa_registry.evidence import remeasure
+    from fa_registry.evidence.options import RemeasureOptions
     from fa_registry.protocol.engine import judge_all
     from fa_registry.protocol.rules import load_edition
+    from fa_registry.studies.options import RunSelector
+    from fa_registry.tracking.stores import open_tracker
     from fa_registry.training.devices import pinned_threads
-    from fa_registry.workflows import remeasure
-    from fa_registry.workflows.options import RemeasureOptions, RunSelector
-    from fa_registry.workflows.selection import select_runs
-    from fa_registry.workflows.stores import open_tracker
 
     remeasure.pinned_threads = lambda count: pinned_threads(threads)
     tracker = open_tracker("", create=False)
@@ -233,8 +234,8 @@ def _add_tensors(found: dict[str, Any], default: Path, here: Path, label: str) -
 
     As an audit replays: the way begins at the tensors that this configuration draws.
     """
+    from fa_registry.evidence.tensor_differences import deviation, relative_difference
     from fa_registry.training.checkpoint import load_tensors
-    from fa_registry.training.tensor_differences import deviation, relative_difference
 
     for method in methods.CATALOG.names():
         recorded, early = (load_tensors(default / f"{method}.{kind}.safetensors") for kind in ("drawn", "early"))

@@ -27,12 +27,12 @@ from benchmarks.recording import FOLDER, add_options, tell
 from benchmarks.timing import Spread, by_the_clock, on_cores, ratios
 from fa_registry.protocol.rules import load_edition
 from fa_registry.records import RunSpec
+from fa_registry.studies.rule_monitor import MonitoredRules
+from fa_registry.studies.training_job import training_steps
+from fa_registry.studies.training_plan import TrainingJob
 from fa_registry.training.devices import pinned_threads
 from fa_registry.training.run_setup import build_setup
 from fa_registry.training.specs import parse_spec
-from fa_registry.workflows.rule_monitor import MonitoredRules
-from fa_registry.workflows.training import training_steps
-from fa_registry.workflows.training_plan import TrainingJob
 
 MEASURED = FOLDER / "end_to_end.json"
 CORES, IMAGES, ROUNDS = 2, 5_000, 5

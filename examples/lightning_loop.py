@@ -11,7 +11,7 @@ import fa_registry
 fa_registry.torchvision()  # Lightning imports torchvision, which fails with a CPU torch until this is called
 import lightning.pytorch as pl  # noqa: E402
 
-from fa_registry.adapters.lightning import LightningCallback  # noqa: E402
+from fa_registry.external.callbacks.lightning import LightningCallback  # noqa: E402
 
 torch.manual_seed(7)
 x, y = torch.randn(256, 20), torch.arange(256) % 4

@@ -11,8 +11,8 @@ fa_registry.torchvision()  # transformers imports torchvision, which fails with 
 from transformers import Trainer, TrainingArguments, ViTConfig, ViTForImageClassification, set_seed  # noqa: E402
 from transformers.models.vit.modeling_vit import ViTLayer  # noqa: E402
 
-from fa_registry.adapters.transformers import TransformersCallback  # noqa: E402
 from fa_registry.datasets import CATALOG  # noqa: E402
+from fa_registry.external.callbacks.transformers import TransformersCallback  # noqa: E402
 
 data = CATALOG.get("digits").load(torch.device("cpu"), None, 7)
 x, y = data.test_images[:128], data.test_labels[:128]

@@ -51,19 +51,19 @@ __all__ = [
 
 _HOMES = {
     "EvidenceWarning": "fa_registry.errors",
-    "FAProtocol": "fa_registry.published_api",
+    "FAProtocol": "fa_registry.external",
     "RegistryError": "fa_registry.errors",
     "adapt": "fa_registry.architectures",
-    "alignment": "fa_registry.published_api",
-    "diagnose": "fa_registry.published_api",
-    "load_model": "fa_registry.published_api.model_loader",
-    "frozen_control": "fa_registry.training.frozen",
+    "alignment": "fa_registry.external",
+    "diagnose": "fa_registry.external",
+    "load_model": "fa_registry.tracking.model_loader",
+    "frozen_control": "fa_registry.external.frozen_control",
     "torchvision": "fa_registry.datasets._files",
-    "track": "fa_registry.workflows.track",
-    **dict.fromkeys(("runs", "series"), "fa_registry.workflows.dataframes"),
+    "track": "fa_registry.external.track",
+    **dict.fromkeys(("runs", "series"), "fa_registry.audits.dataframes"),
     **dict.fromkeys(
         ("audit", "bundle", "compare", "forget", "import_bundle", "report", "study", "train", "verify", "work"),
-        "fa_registry.workflows.api",
+        "fa_registry.api",
     ),
 }
 

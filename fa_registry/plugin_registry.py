@@ -430,3 +430,9 @@ def _all_files(folder: Path) -> Iterator[Path]:
         folders[:] = [name for name in folders if name != LEFT_OUT and name not in linked]
         paths = (Path(parent, name) for name in (*names, *linked))
         yield from (path for path in paths if path.is_symlink() or path.is_file())
+
+
+def catalog_of(family: str) -> Catalog:
+    """Return the catalog of a plug-in kind. Most catalogs import torch."""
+    home = "studies.executors" if family == "executors" else family
+    return importlib.import_module(f"fa_registry.{home}").CATALOG

@@ -19,6 +19,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from fa_registry.errors import UsageError
+
 MARK = re.compile(r"\.([0-9a-f]{6})\.([0-9a-f]+)\.([0-9a-f]+)\.")  # host, pid, start
 PID, START = re.compile("[0-9]{1,10}"), re.compile("[0-9]{1,18}")  # no system has process numbers with more digits
 PREFIX = "fa_registry-"  # start of the names of the package's temporary folders
@@ -147,3 +149,18 @@ def _status(pid: int) -> tuple[str, int]:
     except (ProcessLookupError, OverflowError):
         return "X", 0
     return "R", 0
+
+
+def try_writing(out: Path) -> None:
+    """Create and delete a temporary folder to test `out`; raise UsageError if `out` is not writable.
+
+    Access rights are not checked, because root has all rights but cannot write to a read-only disk.
+    """
+    existing_folder = next((folder for folder in (out, *out.parents) if os.path.lexists(folder)), Path())
+    try:
+        with temp_dir(".fa_registry-", existing_folder) as trial:
+            (trial / out.relative_to(existing_folder)).mkdir(parents=True, exist_ok=True)
+    except NotADirectoryError as error:
+        raise UsageError(f"expected a folder, found the file {existing_folder}; name another folder") from error
+    except OSError as error:
+        raise UsageError(f"cannot write to {out}: {error.strerror}; name another folder") from error

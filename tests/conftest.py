@@ -22,19 +22,19 @@ from jinja2.bccache import Bucket, BytecodeCache
 
 from fa_registry import plugin_registry
 from fa_registry.cli import NEW_OBJECTS_BETWEEN_COLLECTIONS
+from fa_registry.evidence import remeasure, replay_choice
 from fa_registry.reporting.text import environment
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
-from fa_registry.workflows import remeasure, replays
 from tests.helpers.pictures import blank_pictures
 from tests.helpers.stores import Figures, remembering
 
 # By the seconds that they take, the longest first.
 LONG = (
     "tests/end_to_end/",
-    "tests/testing/",
+    "tests/conformance/",
     "tests/studies/test_executors",
     "tests/security/",
-    "tests/workflows/",
+    "tests/commands/",
     "tests/docs/test_code",
     "tests/methods/test_published",
     "tests/reporting/test_analyses",
@@ -192,7 +192,7 @@ def known_figures() -> Figures:
 @pytest.fixture(autouse=True)
 def one_nonce(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two audits of one store choose the same runs to train again to their end."""
-    monkeypatch.setattr(replays, "drawn_nonce", lambda: "0123456789abcdef")
+    monkeypatch.setattr(replay_choice, "drawn_nonce", lambda: "0123456789abcdef")
 
 
 @pytest.fixture

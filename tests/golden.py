@@ -19,11 +19,11 @@ import torch
 from torch import Tensor, nn
 
 from fa_registry import architectures, datasets, diagnostics, jsonio, methods
+from fa_registry.conformance.small_networks import CLASSES, SMALL, NetworkCase, Setting, batch, input_shape
 from fa_registry.diagnostics.base import MOMENTS
 from fa_registry.plugin_registry import Catalog
 from fa_registry.records import Measurements
 from fa_registry.seeding import generator
-from fa_registry.testing.small_networks import CLASSES, SMALL, NetworkCase, Setting, batch, input_shape
 from fa_registry.training.measuring import measure
 from tests.helpers.tiny_tasks import double, supported, tiny_task
 

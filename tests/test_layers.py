@@ -23,8 +23,8 @@ ONLY = {
     "matplotlib": ("reporting",),
     "ray": ("studies",),
     "submitit": ("studies",),
-    "lightning": ("adapters",),
-    "transformers": ("adapters",),
+    "lightning": ("external",),
+    "transformers": ("external",),
     "pydantic": ("jsonio", "reporting"),
     "fa_lint": ("cli",),
 }
@@ -88,7 +88,9 @@ def test_imports_point_down():
         ("methods", "from fa_registry.diagnostics.gamma import PLUGIN"),
         ("protocol", "from fa_registry.tracking.schema import SPEC"),
         ("records", "from fa_registry import plugin_registry"),
-        ("workflows", "from fa_registry.cli import main"),
+        ("audits", "from fa_registry.cli import main"),
+        ("studies", "from fa_registry.evidence.remeasure import remeasure_all"),
+        ("external", "from fa_registry.audits.selection import select_runs"),
         ("tracking", "import jinja2"),
         ("studies", "from pydantic import BaseModel"),
         ("analyses", "import torch"),
@@ -134,8 +136,8 @@ def test_training_and_measuring_work_without_mlflow_pandas_and_rich():
     code = (
         "import sys\n"
         "for name in ('mlflow', 'pandas', 'rich', 'sqlalchemy', 'pydantic'): sys.modules[name] = None\n"
-        "import fa_registry.training.loop, fa_registry.training.resume, fa_registry.training.measuring, fa_registry.published_api\n"
-        "import fa_registry.testing\n"
+        "import fa_registry.training.loop, fa_registry.training.resume, fa_registry.training.measuring, fa_registry.external\n"
+        "import fa_registry.conformance\n"
         "print('imported')"
     )
     assert run_python(code) == "imported"
@@ -158,8 +160,8 @@ def test_help_loads_nothing_heavy():
 @pytest.mark.parametrize(
     ("module", "spared"),
     [
-        ("fa_registry.workflows.inspect_runs", ["matplotlib", "torch"]),  # lists of runs, optimize
-        ("fa_registry.workflows.plugin_list", ["matplotlib", "mlflow", "pandas"]),  # lists of what there is, cards
+        ("fa_registry.inspection.inspect_runs", ["matplotlib", "torch"]),  # lists of runs, optimize
+        ("fa_registry.inspection.plugin_list", ["matplotlib", "mlflow", "pandas"]),  # lists of what there is, cards
     ],
 )
 def test_who_only_looks_waits_for_nothing_that_it_does_not_use(module, spared):

@@ -14,11 +14,11 @@ import pytest
 from click.testing import CliRunner
 
 import fa_registry
+from fa_registry import api
 from fa_registry.cli import main
 from fa_registry.cli.options import takes
 from fa_registry.errors import UsageError
 from fa_registry.option_table import MISSING, build, documented, merged, nested, option, options_of, takes_options
-from fa_registry.workflows import api
 
 # a function of the API → its command, and the options that only Python has
 COMMANDS = {"train": ("train", {"executor"}), "work": ("worker", set()), "import_bundle": ("import", set())}

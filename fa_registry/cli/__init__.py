@@ -55,7 +55,7 @@ def _launched(context: click.Context) -> Iterator[None]:
         yield
     finally:
         if "MLFLOW_RUN_ID" in os.environ:
-            from fa_registry.workflows.stores import trash_launcher_run  # importing MLflow takes seconds
+            from fa_registry.tracking.stores import trash_launcher_run  # importing MLflow takes seconds
 
             try:
                 trash_launcher_run(context.invoked_subcommand or "")

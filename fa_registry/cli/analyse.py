@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fa_registry.audits.options import AnalysisOutput, JudgingOptions
 from fa_registry.cli.options import JSON, completer, examples, takes
 from fa_registry.cli.tables import print_json, print_out
 from fa_registry.cli.tables import table as print_table
+from fa_registry.evidence.options import RecomputeOptions
 from fa_registry.option_table import build
 from fa_registry.plugin_registry import Catalog
-from fa_registry.workflows.options import AnalysisOutput, JudgingOptions, RecomputeOptions, RunSelector, StoreLocation
+from fa_registry.studies.options import RunSelector, StoreLocation
 
 if TYPE_CHECKING:
     from fa_registry.analyses import AnalysisCell, AnalysisColumn, AnalysisTable
-    from fa_registry.workflows.analyse import AnalyseResult
+    from fa_registry.audits.analyse_command import AnalyseResult
 
 OPTIONS = "study run_ids experiment edition thresholds recompute jobs epochs seeds data scale settings device out data_root store"
 
@@ -49,7 +51,7 @@ def analyse(name: str, as_json: bool, **arguments: Any) -> None:
 
     Exit 0: all runs are intact, 3: a file or metric of a run differs from what was recorded.
     """
-    from fa_registry.workflows.analyse import run_analyse
+    from fa_registry.audits.analyse_command import run_analyse
 
     groups = (RunSelector, JudgingOptions, RecomputeOptions, StoreLocation, AnalysisOutput)
     selector, judging, recomputing, location, output = (build(group, arguments) for group in groups)

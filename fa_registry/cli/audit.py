@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fa_registry import api
 from fa_registry.cli.options import JSON, examples, takes
 from fa_registry.cli.tables import NO_BREAK, SHORT_ID, print_json, print_out, print_page, print_result, table
 from fa_registry.errors import IntegrityError, join_names, pluralise
-from fa_registry.workflows import api
 
 if TYPE_CHECKING:
+    from fa_registry.audits.audit_command import AuditResult
+    from fa_registry.audits.verify import Verification
     from fa_registry.protocol.grouping import Group
     from fa_registry.records import AuditReport, Finding, OtherRun, Reading, Reproduction
     from fa_registry.reporting.diff import AuditDiff, Change, DiffSide, RunChange, RunName
-    from fa_registry.workflows.audit import AuditResult
-    from fa_registry.workflows.verify import Verification
 
 MOST_GROUPS = 200  # rows printed on a terminal; the page shows all rows
 
@@ -111,7 +111,7 @@ def diff(audit_a: str, audit_b: str, as_json: bool) -> None:
 
     Exit 0: no difference, 1: differences.
     """
-    from fa_registry.workflows.reports import run_diff
+    from fa_registry.audits.reports import run_diff
 
     difference = run_diff(audit_a, audit_b)
     diffed(difference, (audit_a, audit_b), as_json)

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fa_registry import api
 from fa_registry.cli.options import JSON, completer, examples, takes
 from fa_registry.cli.tables import TerminalCell, print_json, print_out, print_page, table
-from fa_registry.workflows import api
 
 if TYPE_CHECKING:
+    from fa_registry.audits.compare_command import CompareResult
     from fa_registry.reporting.pages.comparison import ComparedRule, ComparedSites, PairedRow, SettingComparison
     from fa_registry.reporting.view_models import Estimate, FindingRow
-    from fa_registry.workflows.compare import CompareResult
 
 
 EXACT = "(exact)"

@@ -18,13 +18,13 @@ from fa_registry.cli.maintenance import STORE, state_text
 from fa_registry.cli.options import JSON, check_card, completer, examples, takes
 from fa_registry.cli.tables import SHORT_ID, print_json, print_out, print_result, table, text
 from fa_registry.errors import IntegrityError, UsageError, pluralise
+from fa_registry.inspection.plugin_list import CATALOGS, FAMILIES
 from fa_registry.output_streams import has_reader
-from fa_registry.workflows.options import StoreLocation
-from fa_registry.workflows.plugin_list import CATALOGS, FAMILIES
+from fa_registry.studies.options import StoreLocation
 
 if TYPE_CHECKING:
+    from fa_registry.inspection.inspect_runs import Listing, RunStatus
     from fa_registry.records import RunRecord
-    from fa_registry.workflows.inspect_runs import Listing, RunStatus
 
 BOUNDS = {"least": "at least", "above": "more than", "choices": "one of"}  # kind of a bound → text before the bound
 DATA_ROOT = takes(StoreLocation, only="data_root")
@@ -107,13 +107,13 @@ def list_(family: str, as_json: bool, **arguments: Any) -> None:
     """
     options = {name: value for name, value in arguments.items() if value not in ("", None)}
     if family == "runs":
-        from fa_registry.workflows.inspect_runs import listed_runs
+        from fa_registry.inspection.inspect_runs import listed_runs
 
         runs_listed(listed_runs(**options), as_json)
         return
     if options:
         raise UsageError(f"--{', --'.join(options)}: these options select runs; use `fa-registry list runs`")
-    from fa_registry.workflows.plugin_list import members
+    from fa_registry.inspection.plugin_list import members
 
     rows = members(family)
     if as_json:
@@ -196,7 +196,7 @@ def _age(age: datetime.timedelta) -> str:
 def info(name: str, family: str, as_json: bool) -> None:
     """Show the card of a method, architecture, data set, diagnostic or task: equations, options, source."""
     check_card(name, family)
-    from fa_registry.workflows.plugin_list import card_of
+    from fa_registry.inspection.plugin_list import card_of
 
     card = card_of(name, family)
     if as_json:
@@ -243,7 +243,7 @@ def show(run_id: str, store: str, as_json: bool) -> None:
 
     The metrics are shown for each site. RUN_ID is a run id, or the first characters of a run id.
     """
-    from fa_registry.workflows import inspect_runs
+    from fa_registry.inspection import inspect_runs
 
     record, verdict = inspect_runs.shown_run(run_id, store)
     if as_json:
@@ -320,7 +320,7 @@ def data(action: str, name: str, data_root: str, as_json: bool) -> None:
 
     Exit 0: all files are correct, 3: a file is missing or differs from the published file.
     """
-    from fa_registry.workflows import data as command
+    from fa_registry.studies import data_files as command
 
     root, report = Path(data_root) if data_root else None, functools.partial(print_out, err=True)
     if action in ("list", "where"):
@@ -361,7 +361,7 @@ def new(kind: str, name: str, out: str, as_json: bool) -> None:
 
     KIND is method, architecture, dataset, diagnostic or study. Existing files are never overwritten.
     """
-    from fa_registry.workflows import scaffold
+    from fa_registry.studies import scaffold
 
     skeleton = scaffold.new(kind, name, out)
     fields = {"folder": str(skeleton.folder), "files": list(map(str, skeleton.files)), "commands": skeleton.commands}
@@ -401,7 +401,7 @@ def watch(study: str, every: float, once: bool, limit: int, store: str, as_json:
 
     The exit code is 0, even if runs fail.
     """
-    from fa_registry.workflows.inspect_runs import is_anybody_at_work, watcher
+    from fa_registry.inspection.inspect_runs import is_anybody_at_work, watcher
 
     poller = watcher(store, study, limit)
     previous_cells = None
@@ -434,7 +434,7 @@ def _print_watched(cells: Sequence[Sequence[str]], rows: Sequence[RunStatus], st
 
 
 def _watched_cells(row: RunStatus) -> list[str]:
-    from fa_registry.workflows.progress import duration
+    from fa_registry.studies.progress import duration
 
     silent_text = f", no heartbeat for {row.silent:.0f} s" if row.silent > QUIET else ""
     return [

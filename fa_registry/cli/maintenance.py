@@ -11,10 +11,10 @@ import click
 from fa_registry.cli.options import JSON, examples, takes
 from fa_registry.cli.tables import SHORT_ID, print_err, print_json, print_out, table
 from fa_registry.errors import UsageError
-from fa_registry.workflows.options import StoreLocation
+from fa_registry.studies.options import StoreLocation
 
 if TYPE_CHECKING:
-    from fa_registry.workflows.forget import ForgettableRun
+    from fa_registry.inspection.forget import ForgettableRun
 
 
 STORE = takes(StoreLocation, only="store")
@@ -39,7 +39,7 @@ def doctor(repair: bool, gone: tuple[str, ...], pages: str, store: str, as_json:
 
     Exit 0: all checks pass, 1: a check fails.
     """
-    from fa_registry.workflows.doctor import examine
+    from fa_registry.inspection.doctor import examine
 
     rows = examine(store, repair, pages, gone)
     if as_json:
@@ -67,7 +67,7 @@ def ui(study: str, port: int | None, store: str, as_json: bool) -> None:
 
     The pages can be opened on this machine only. Press Ctrl-C to end the command.
     """
-    from fa_registry.workflows.ui import served_pages, wait_for_end
+    from fa_registry.inspection.ui import served_pages, wait_for_end
 
     with served_pages(store, study, port or 0) as (address, server):
         print_json({"address": address}) if as_json else print_out(f"MLflow's pages: {address}")
@@ -94,15 +94,15 @@ def forget(run_ids: tuple[str, ...], yes: bool, store: str, as_json: bool) -> No
     The command does not move a run in four cases: the training has not ended, the run is an audit, the run is a study with
     training runs, or the weights are registered as a model.
     """
-    from fa_registry.workflows import forget as workflow
+    from fa_registry.inspection.forget import forgettable, run_forget
 
     if not yes:
-        runs = workflow.forgettable(run_ids, store)
+        runs = forgettable(run_ids, store)
         if as_json or not _can_answer():
             raise UsageError("forget asks for confirmation, which is not possible here; add --yes to confirm")
         _print_forgettable(runs)
         click.confirm("Move these runs to MLflow's bin?", abort=True)
-    forgotten = workflow.run_forget(run_ids, store)
+    forgotten = run_forget(run_ids, store)
     if as_json:
         print_json(forgotten)
         return
@@ -130,7 +130,7 @@ def _print_forgettable(runs: Sequence[ForgettableRun]) -> None:
 @examples("optimize-store", "optimize-store --store sqlite:///other.db")
 def optimize_store(store: str, as_json: bool) -> None:
     """Speed up queries of a large sqlite store with ANALYZE. The content of the store does not change."""
-    from fa_registry.workflows.inspect_runs import run_optimize
+    from fa_registry.inspection.inspect_runs import run_optimize
 
     result = run_optimize(store)
     if as_json:

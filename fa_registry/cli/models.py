@@ -6,12 +6,12 @@ from typing import Any
 
 import click
 
+from fa_registry import api
 from fa_registry.cli.options import JSON, completer, examples, takes
 from fa_registry.cli.tables import print_result
 from fa_registry.errors import pluralise
 from fa_registry.option_table import build
-from fa_registry.workflows import api
-from fa_registry.workflows.options import CheckpointOptions, StoreLocation
+from fa_registry.studies.options import CheckpointOptions, StoreLocation
 
 NOT_ADOPTED = "control study"  # options of a specification that an adopted run does not have
 
@@ -37,7 +37,7 @@ def adopt(weights: str, as_json: bool, **arguments: Any) -> None:
     The feedback FILE has one of three forms. It contains tensors with the names B_01, B_02, …, or a list of the matrices B_1..B_L,
     or tensors with numbered names such as B.0, B.1, …. The first number is 0 or 1.
     """
-    from fa_registry.workflows.adopt import run_adopt
+    from fa_registry.external.adopt import run_adopt
 
     result = run_adopt(weights, build(CheckpointOptions, arguments), build(StoreLocation, arguments))
     print_result(result, as_json, *result.lines())
@@ -85,7 +85,7 @@ def promote(as_json: bool, **arguments: Any) -> None:
     Exit 0: the model version exists, 2: the request is invalid, 3: a file or metric of the run differs from what was recorded, 4:
     the verdict does not allow the promotion.
     """
-    from fa_registry.workflows.promote import run_promote
+    from fa_registry.audits.promote import run_promote
 
     location = StoreLocation(arguments.pop("store"), data_root=arguments.pop("data_root"))
     result = run_promote(location=location, **arguments)

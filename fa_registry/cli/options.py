@@ -17,10 +17,10 @@ import click
 from click.shell_completion import CompletionItem
 
 from fa_registry.errors import InvalidFields, PluginError, RegistryError, UnknownName
+from fa_registry.inspection.plugin_list import CATALOGS
 from fa_registry.option_table import MISSING, OptionDeclaration, as_list, merged, options_of
 from fa_registry.plugin_registry import Catalog
 from fa_registry.studies import study_files
-from fa_registry.workflows.plugin_list import CATALOGS
 
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output.")
 
@@ -31,7 +31,7 @@ def takes(
     """Return a decorator that adds options to a command.
 
     Args:
-        sources: functions of `workflows.api` or option groups, which declare the options.
+        sources: functions of `api` or option groups, which declare the options.
         only: names of the options to add. By default, all options are added.
         without: names of options that are not added, because they exist only in Python.
         argument: kind of the names in the argument `name` or `names`, see `check_names`.

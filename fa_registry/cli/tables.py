@@ -62,7 +62,7 @@ def print_result(value: Any, as_json: bool, *lines: str) -> None:
 
 def print_page(address: str, store: str) -> None:
     """Print the address of the MLflow page that compares the runs of a store, if the address is not empty."""
-    from fa_registry.workflows.stores import page_lines  # the command has already imported this module
+    from fa_registry.tracking.stores import page_lines  # the command has already imported this module
 
     for line in page_lines(address, store):
         print_out(line)

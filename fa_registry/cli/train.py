@@ -8,26 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fa_registry import api
+from fa_registry.audits.options import JudgingOptions, ReportOutput
 from fa_registry.cli.audit import audited
 from fa_registry.cli.options import JSON, completer, examples, takes
 from fa_registry.cli.tables import print_json, print_out, print_result, table
 from fa_registry.errors import pluralise
+from fa_registry.evidence.options import RemeasureOptions
 from fa_registry.option_table import build
-from fa_registry.workflows import api
-from fa_registry.workflows.options import (
-    ExecutorOptions,
-    JudgingOptions,
-    RemeasureOptions,
-    ReportOutput,
-    RunSelector,
-    StoreLocation,
-    StudyOverrides,
-    TrainingOptions,
-)
+from fa_registry.studies.options import ExecutorOptions, RunSelector, StoreLocation, StudyOverrides, TrainingOptions
 
 if TYPE_CHECKING:
-    from fa_registry.workflows.dry_run import Plan
-    from fa_registry.workflows.study import StudyResult
+    from fa_registry.studies.dry_run import Plan
+    from fa_registry.studies.study_command import StudyResult
 
 RUN = "jobs epochs seeds data scale settings device edition editions stop_on force keep_trained out store experiment data_root"
 STUDY_FIELDS = "study present trained elsewhere left stopped_early failed stopped other_code page"  # in JSON
@@ -130,9 +123,9 @@ def run(name: str, as_json: bool, **arguments: Any) -> None:
     Exit 0: all runs ended as requested. Failed verdicts and runs that --stop-on ended do not change this code. 1: the training of
     a run failed. 3: the audit is incomplete, or a file or metric differs from what was recorded.
     """
-    from fa_registry.workflows.audit import checked_audit, run_audit
-    from fa_registry.workflows.editions import leading_edition
-    from fa_registry.workflows.study import checked_study, run_study
+    from fa_registry.audits.audit_command import checked_audit, run_audit
+    from fa_registry.audits.editions import leading_edition
+    from fa_registry.studies.study_command import checked_study, run_study
 
     groups = (StoreLocation, TrainingOptions, ExecutorOptions, JudgingOptions, RemeasureOptions, ReportOutput)
     location, training, execution, judging, measuring, pages = (build(group, arguments) for group in groups)

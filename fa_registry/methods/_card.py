@@ -22,7 +22,7 @@ REQUIRED = ("name", "rule", "citation", "bibtex", "equations", "architectures", 
 class MethodCard:
     """Description of a method.
 
-    fa_registry.testing measures whether the method has the declared `properties`.
+    fa_registry.conformance measures whether the method has the declared `properties`.
 
     Args:
         deviations: differences from the source. Reporting forms number them in this order.

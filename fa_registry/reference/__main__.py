@@ -12,17 +12,16 @@ from types import MappingProxyType
 
 import click
 
-from fa_registry import methods
+from fa_registry import api, methods
 from fa_registry.cli import main as command_line
+from fa_registry.inspection.plugin_list import all_cards
 from fa_registry.option_table import merged
 from fa_registry.protocol.rules import Edition, shipped_editions
 from fa_registry.reference import CHECKOUT, filled
 from fa_registry.reference.architecture import architecture_reference
 from fa_registry.reference.files import files_reference
 from fa_registry.reference.templates import templates_reference
-from fa_registry.workflows import api
-from fa_registry.workflows.editions import DEFAULT_EDITION
-from fa_registry.workflows.plugin_list import all_cards
+from fa_registry.studies.editions import DEFAULT_EDITION
 
 WIDTH = 132
 

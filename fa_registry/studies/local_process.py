@@ -172,7 +172,7 @@ def _is_preloaded(module: str) -> bool:
 
     Adapters are left out, because the import of an adapter's framework may raise an exception, which would end the server.
     """
-    is_left_out = module.startswith("fa_registry.adapters.") or module.endswith("__main__")
+    is_left_out = module.startswith("fa_registry.external.callbacks.") or module.endswith("__main__")
     return module.startswith("fa_registry.") and not is_left_out
 
 

@@ -49,7 +49,7 @@ TAG_SITES = "fa.sites_shown"  # on a deep network's run: the sites that have cha
 TAG_AUDIT = "fa.audit"  # digest of the whole report, on the audit's own run
 TAG_AUDIT_NUMBER = "fa.audit_number"  # on an audit's own run: 1 + the largest number of an earlier audit of the study
 TAG_FIRST_FIRE_BY = "fa.first_fire_by"  # the edition of the rules in the tags fa.first_fire.*
-# the sets of its method's seeds that audits judged, in order: `3:1f2e3d4c 5:…`, see workflows.selection
+# the sets of its method's seeds that audits judged, in order: `3:1f2e3d4c 5:…`, see audits.selection
 TAG_LOOKS = "fa.looks"
 TAG_STOP_ON = "fa.stop_on"  # the rules that could end the run (--stop-on), and their edition
 TAG_STOPPED_ON = "fa.stopped_on"  # the rules that ended the run, and the epoch

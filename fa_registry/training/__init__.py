@@ -1,1 +1,1 @@
-"""The training loop, its measurements, and the checks of an audit."""
+"""The training loop and its measurements."""

@@ -96,7 +96,7 @@ class DetachedModule:
     Its tensors are copies without an autograd graph. The view raises PluginError in three cases: a call in grad mode, an
     assignment to an attribute, and a call of a method of nn.Module that changes the module. Calls return tensors without an
     autograd graph. The view is not a sandbox. Python code can reach the original network in other ways, or build a second network
-    from the values. fa_registry.training.backprop_check measures the credits of such code.
+    from the values. fa_registry.evidence.backprop_check measures the credits of such code.
     """
 
     def __init__(self, module: nn.Module, method: str):

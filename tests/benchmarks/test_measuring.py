@@ -28,10 +28,10 @@ from benchmarks.timing import Spread, by_the_clock, interleaved, on_cores, ratio
 from benchmarks.tracking_cost import TrackingCost
 from benchmarks.verb_cost import Cost, Costs
 from fa_registry import methods
+from fa_registry.studies.rule_monitor import checked_watch
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.training.specs import parse_spec
-from fa_registry.workflows.rule_monitor import checked_watch
 from tests.helpers.tiny_tasks import RAW, tiny_task
 
 SHAPE = Shape(batch=128, inputs=3072, width=256, blocks=4, classes=10, parameters=1_318_000)

@@ -11,8 +11,8 @@ from click.testing import CliRunner
 
 from fa_registry import methods
 from fa_registry.cli import GROUPS, main
+from fa_registry.inspection.plugin_list import CATALOGS
 from fa_registry.studies import executors, study
-from fa_registry.workflows.plugin_list import CATALOGS
 
 
 def test_every_command_is_in_one_group_on_one_whole_line():

@@ -21,7 +21,7 @@ def test_a_disk_that_refuses_is_a_sentence(number, text, monkeypatch):
     def refuse(*given):
         raise OSError(number, os.strerror(number), "page.html")
 
-    monkeypatch.setattr("fa_registry.workflows.doctor.examine", refuse)
+    monkeypatch.setattr("fa_registry.inspection.doctor.examine", refuse)
     result = CliRunner().invoke(main, ["doctor"])
     assert result.exit_code == 2 and "Traceback" not in result.output
     assert (
@@ -35,7 +35,7 @@ def test_another_error_of_the_system_is_a_fault_of_ours_and_shows_itself(monkeyp
     def refuse(*given):
         raise OSError("unheard of")
 
-    monkeypatch.setattr("fa_registry.workflows.doctor.examine", refuse)
+    monkeypatch.setattr("fa_registry.inspection.doctor.examine", refuse)
     assert isinstance(CliRunner().invoke(main, ["doctor"]).exception, OSError)
 
 
@@ -43,7 +43,7 @@ def test_ctrl_c_anywhere_is_exit_130_without_a_traceback(monkeypatch):
     def stopped(*given):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("fa_registry.workflows.doctor.examine", stopped)
+    monkeypatch.setattr("fa_registry.inspection.doctor.examine", stopped)
     result = CliRunner().invoke(main, ["doctor"])
     assert result.exit_code == 130 and result.stderr.endswith("stopped on request; the same command can be repeated\n")
 

@@ -38,7 +38,7 @@ def test_a_mistyped_name_imports_no_large_package(workplace, arguments, text):
 
 
 def test_all_problems_are_reported_together_if_another_option_may_be_wrong(workplace, monkeypatch):
-    from tests.workflows.conftest import call
+    from tests.commands.conftest import call
 
     result = call("train", "--method", "dfaa", "--seed", "many")
     assert result.exit_code == 2 and "'dfaa'" in result.stderr and "'many'" in result.stderr

@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from fa_registry.analyses import AnalysisCell, AnalysisColumn
+from fa_registry.audits.compare_command import CompareResult
 from fa_registry.cli import NEW_OBJECTS_BETWEEN_COLLECTIONS, main
 from fa_registry.cli.analyse import cell_text
 from fa_registry.cli.audit import _judged, diffed
@@ -22,7 +23,6 @@ from fa_registry.reporting.diff import audit_diff
 from fa_registry.reporting.pages.comparison import compare_context
 from fa_registry.reporting.report_values import seed_estimate
 from fa_registry.reporting.view_models import Number, SeedValue
-from fa_registry.workflows.compare import CompareResult
 from tests.reporting import scenes
 from tests.reporting.runs import HOSTILE, SEEDS, diverged, make_record
 from tests.reporting.scenes import make_report

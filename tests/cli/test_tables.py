@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import fa_registry
+from fa_registry.audits.audit_command import AuditResult
 from fa_registry.cli.audit import audited
 from fa_registry.cli.tables import NO_BREAK, table
-from fa_registry.workflows.audit import AuditResult
 from tests.reporting.runs import SEEDS, make_record
 from tests.reporting.scenes import make_report
 
@@ -131,7 +131,7 @@ def test_nothing_is_printed_but_by_the_one_who_looks_at_the_signs_of_names():
     own = {
         "cli/tables.py",
         "reference/__main__.py",
-        "testing/__main__.py",
+        "conformance/__main__.py",
         "reporting/files/schemas.py",
     }  # names of the package
     calls = re.compile(r"\b(click\.s?echo|print|Console|sys\.std(out|err)\.write)\(")
@@ -140,5 +140,5 @@ def test_nothing_is_printed_but_by_the_one_who_looks_at_the_signs_of_names():
         for path in PACKAGE.rglob("*.py")
         if calls.search(path.read_text(encoding="utf-8"))
     }
-    escaping = {"workflows/progress.py", "workflows/track.py"}
+    escaping = {"studies/progress.py", "external/track.py"}
     assert found - own == escaping, "a name reaches the terminal past fa_registry.text_safety"

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
+from fa_registry.conformance.__main__ import main
 from fa_registry.datasets._files import OPERATORS
-from fa_registry.testing.__main__ import main
 from tests.docs.pages import PAGES, ROOT, blocks
 from tests.helpers.plugins import installed
 
@@ -63,7 +63,7 @@ def test_a_custom_backward_pass_has_the_verdicts_that_the_page_states(capsys):
     assert forward.endswith("PASS\n") and "reference gradient: computed from the traced forward pass" in forward
 
 
-OWN_METHOD = "python -m fa_registry.testing orthogonal_dfa --architecture resmlp"
+OWN_METHOD = "python -m fa_registry.conformance orthogonal_dfa --architecture resmlp"
 
 
 def conformance(capsys) -> dict[str, str]:

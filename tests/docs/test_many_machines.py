@@ -13,9 +13,9 @@ import yaml
 
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
+from tests.commands.conftest import STUDY
 from tests.end_to_end.conftest import BIN, ROOT
 from tests.end_to_end.server import mlflow_server
-from tests.workflows.conftest import STUDY
 
 PAGE = (ROOT / "docs" / "many-machines.md").read_text(encoding="utf-8")
 STORE = "http://registry:5000"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.workflows.conftest import STUDY
+from tests.commands.conftest import STUDY
 
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent

@@ -11,8 +11,8 @@ import pytest
 
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
+from tests.commands.conftest import call
 from tests.end_to_end.conftest import BIN
-from tests.workflows.conftest import call
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fa_registry.workflows.data import overview
+from fa_registry.studies.data_files import overview
 
 
 def test_the_classic_network_reaches_the_logged_accuracies(command, tmp_path):

@@ -23,13 +23,13 @@ from fa_registry.tracking.base import Point
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.mlflow_views import LOADED
 from fa_registry.tracking.models import ModelRegistry
+from fa_registry.tracking.stores import UI, mlflow_page
 from fa_registry.training.checkpoint import load_tensors
-from fa_registry.workflows.stores import UI, mlflow_page
 from tests.builders import verdict_tag
+from tests.commands.conftest import call
 from tests.end_to_end.browser import chromium, close_assistant
 from tests.end_to_end.server import mlflow_server
 from tests.helpers.stores import working_in
-from tests.workflows.conftest import call
 
 pytestmark = pytest.mark.long  # of a minute and a half MLflow's server and its pages in chromium take the most
 PATIENCE = 60_000  # ms; a page of MLflow takes seconds on a busy machine

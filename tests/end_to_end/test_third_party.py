@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fa_registry import methods
-from tests.workflows.conftest import STUDY
+from tests.commands.conftest import STUDY
 
 FIXTURE = Path(__file__).resolve().parents[1] / "fixtures" / "third_party"
 NAME = "orthogonal_dfa"
@@ -56,7 +56,7 @@ def test_it_is_listed_with_its_file_and_meets_the_conformance_suite(with_package
     (row,) = [row for row in json.loads(listed.stdout) if row["name"] == NAME]
     assert row["line"] == "c_l = e B_lᵀ, B_l fixed with orthonormal columns"
     assert row["file"] == str(site / "orthogonal_feedback" / "orthogonal_dfa.py")
-    ended = with_package("python", "-m", "fa_registry.testing", NAME, "--architecture", "resmlp")
+    ended = with_package("python", "-m", "fa_registry.conformance", NAME, "--architecture", "resmlp")
     assert ended.returncode == 0, ended.stdout + ended.stderr
     outcomes = {line.split()[1]: line.split()[0] for line in ended.stdout.splitlines()}
     assert outcomes["feedback_fixed"] == outcomes["not_secretly_bp"] == "pass"

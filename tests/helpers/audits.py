@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from fa_registry.audits import audit_command as audit_workflow
 from fa_registry.records import AuditReport
 from fa_registry.reporting.files import audit_json
-from fa_registry.workflows import audit as audit_workflow
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from fa_registry import architectures, datasets, diagnostics, methods, plugin_registry, tasks
-from fa_registry.workflows import conformance
+from fa_registry.studies import method_conformance
 
 FIXTURE = Path(__file__).resolve().parents[1] / "fixtures" / "third_party"
 PACKAGE, NAME = "orthogonal_feedback", "orthogonal_dfa"
@@ -56,7 +56,7 @@ class Plugin:
         importlib.invalidate_caches()
         plugin_registry.source_digest.cache_clear()
         plugin_registry.IMPORTED.clear()
-        conformance._tested.cache_clear()
+        method_conformance._tested.cache_clear()
         vars(methods.CATALOG).pop("_locations", None)
 
 

@@ -13,11 +13,10 @@ import pytest
 from filelock import FileLock
 
 from fa_registry import diagnostics, jsonio
+from fa_registry.evidence import remeasure, replay_from_seed
+from fa_registry.evidence.replay_from_seed import ReplayResult
 from fa_registry.records import RunRecord
 from fa_registry.tracking import schema
-from fa_registry.training import replay_from_seed
-from fa_registry.training.replay_from_seed import ReplayResult
-from fa_registry.workflows import remeasure
 
 Figures = dict[tuple, tuple[RunRecord, ReplayResult | None]]
 LEADING = (("runs", "artifact_uri"), ("experiments", "artifact_location"))  # columns that hold addresses of files

@@ -10,7 +10,7 @@ from tests.language.check import ROOT, Problem, markdown, problems, prose_proble
 ALLOWED: dict[tuple[str, str], str] = {
     ("fa_registry/records/configurations.py", "tell"): "stored outcome `CANNOT TELL HERE`, quoted in its sentence",
     ("fa_registry/tracking/mlflow_views.py", "somebody"): "a note in existing stores is recognised by this text",
-    ("fa_registry/workflows/dataframes.py", "quantity"): "the column of `series()` that users' notebooks read",
+    ("fa_registry/audits/dataframes.py", "quantity"): "the column of `series()` that users' notebooks read",
 }
 MOST_ALLOWED = 20
 

@@ -11,12 +11,12 @@ import torch
 from torch import Tensor, nn
 
 from fa_registry import architectures, methods
+from fa_registry.conformance.small_networks import NetworkCase, Setting
 from fa_registry.errors import InvalidFields
 from fa_registry.methods._bridge import ValueNet, all_sites, by_site, embedded, site_rows, site_scales
 from fa_registry.methods.base import NetworkShape
 from fa_registry.methods.state_bridge import PLUGIN
 from fa_registry.tasks import sample_losses
-from fa_registry.testing.small_networks import NetworkCase, Setting
 from fa_registry.token_axes import features, mean_over_positions, sum_over_positions
 from fa_registry.training.method_calls import compute_credits
 from tests.helpers import numpy_checks

@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from fa_registry import architectures
+from fa_registry.conformance.small_networks import Setting
 from fa_registry.errors import InvalidFields
 from fa_registry.methods import dfa
 from fa_registry.methods.base import NetworkShape
 from fa_registry.methods.credit_bridge import PLUGIN
 from fa_registry.seeding import generator
 from fa_registry.tasks import sample_losses
-from fa_registry.testing.small_networks import Setting
 from fa_registry.training.method_calls import compute_credits
 from fa_registry.training.step import local_credit_step
 from fa_registry.training.trainer import Trainer

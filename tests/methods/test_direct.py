@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from fa_registry.architectures.resmlp import PLUGIN as RESMLP
+from fa_registry.conformance.small_networks import Setting
 from fa_registry.methods.base import CreditInputs, FixedMatrices, NetworkShape
 from fa_registry.methods.dfa import PLUGIN as DFA
 from fa_registry.methods.drtp import PLUGIN as DRTP
-from fa_registry.testing.small_networks import Setting
 from tests.helpers import numpy_checks
 from tests.helpers.numpy_resmlp import Arrays, local_gradients
 

@@ -10,10 +10,10 @@ import torch
 
 from fa_registry import architectures
 from fa_registry.architectures.base import noisy
+from fa_registry.conformance.small_networks import NetworkCase, Setting
 from fa_registry.errors import InvalidFields
 from fa_registry.methods.base import CreditInputs, NetworkShape
 from fa_registry.methods.ep import CONTRASTS, PLUGIN
-from fa_registry.testing.small_networks import NetworkCase, Setting
 from fa_registry.training.controls import trainable_parameters
 from fa_registry.training.method_calls import credits_and_states_of
 from fa_registry.training.step import local_credit_step

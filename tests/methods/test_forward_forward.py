@@ -12,10 +12,10 @@ from torch.nn.functional import one_hot, softplus
 
 from fa_registry.architectures.mlp import PLUGIN as MLP
 from fa_registry.architectures.resmlp import PLUGIN as RESMLP
+from fa_registry.conformance.small_networks import Setting
 from fa_registry.errors import InvalidFields, UsageError
 from fa_registry.methods.base import NetworkShape
 from fa_registry.methods.forward_forward import PLUGIN, ForwardForward, hardest_wrong, local_slope, with_label
-from fa_registry.testing.small_networks import Setting
 from fa_registry.training.loop import train
 from fa_registry.training.trainer import Trainer
 from tests.helpers import numpy_checks

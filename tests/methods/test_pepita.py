@@ -10,10 +10,10 @@ import torch
 
 from fa_registry.architectures.mlp import PLUGIN as MLP
 from fa_registry.architectures.resmlp import PLUGIN as RESMLP
+from fa_registry.conformance.small_networks import Setting
 from fa_registry.errors import InvalidFields
 from fa_registry.methods.base import NetworkShape
 from fa_registry.methods.pepita import PLUGIN
-from fa_registry.testing.small_networks import Setting
 from fa_registry.training.run_setup import network_shape
 from fa_registry.training.step import local_credit_step
 from tests.helpers import numpy_checks

@@ -11,12 +11,12 @@ from torch import nn
 
 from fa_registry.architectures.mlp import PLUGIN as MLP
 from fa_registry.architectures.resmlp import PLUGIN as RESMLP
+from fa_registry.conformance.small_networks import NetworkCase, Setting, variants
 from fa_registry.errors import InvalidFields
 from fa_registry.methods import dfa
 from fa_registry.methods._backward_weights import backward_through, replaced_credits
 from fa_registry.methods.base import CreditInputs, FixedMatrices, Method, NetworkShape, NoFeedback
 from fa_registry.methods.weight_fa import PLUGIN
-from fa_registry.testing.small_networks import NetworkCase, Setting, variants
 from fa_registry.training.specs import parse_spec
 from tests.helpers import numpy_checks
 from tests.helpers.numpy_backward_weights import replaced_gradients, stored

@@ -8,9 +8,9 @@ import torch.nn.functional as F
 
 import fa_registry
 from fa_registry.errors import UsageError
+from fa_registry.external.frozen_control import SKIP
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
-from fa_registry.training.frozen import SKIP
 from tests.own_models.test_controls import CLASSES, WIDTH, Plain, changed, weights
 
 SITES = {"sites": Plain.sites, "skip": "outside", "readout": "head"}
@@ -139,7 +139,7 @@ def test_the_end_prints_the_run_and_its_address(workplace, batch, capsys):
 
 
 def test_the_command_that_serves_a_page_names_the_store_only_if_it_is_not_the_default(workplace):
-    from fa_registry.workflows.stores import page_lines, served
+    from fa_registry.tracking.stores import page_lines, served
 
     assert served("http://host:5000/", "http://host:5000/#/experiments") == "http://host:5000/#/experiments"
     assert list(page_lines("p", MlflowTracker().uri)) == ["side by side: p (after `fa-registry ui`)"]

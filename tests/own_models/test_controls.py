@@ -13,11 +13,11 @@ from torch.nn.utils import parametrizations
 import fa_registry
 from fa_registry import frozen_control
 from fa_registry.errors import InvalidFields, UsageError
+from fa_registry.external.block_parameters import parameters_between
+from fa_registry.external.frozen_control import SKIP, frozen_blocks
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.reader import read_record
-from fa_registry.training.block_parameters import parameters_between
-from fa_registry.training.frozen import SKIP, frozen_blocks
 from tests.helpers.tiny_tasks import tiny_task
 
 WIDTH, CLASSES, TOKENS, SAMPLES = 6, 3, 11, 16

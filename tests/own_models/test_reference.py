@@ -11,7 +11,7 @@ import fa_registry
 from fa_registry.diagnostics import CATALOG, _forward_gradient, run_forward_backward
 from fa_registry.diagnostics._forward_backward import ESTIMATED, TRACED
 from fa_registry.errors import InvalidFields
-from fa_registry.published_api.alignment import MEASURED
+from fa_registry.external.alignment import MEASURED
 from fa_registry.records import objection_in
 from fa_registry.token_axes import gradient_vectors
 from fa_registry.training.reference import SAMPLES

@@ -9,9 +9,9 @@ import torch
 from torch.nn import functional
 
 import fa_registry
+from fa_registry.evidence import user_loops
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.reader import read_record
-from fa_registry.workflows import user_loops
 from tests.own_models.models import CLASSES, Case, build
 from tests.own_models.test_reference import ON_GRADIENT, drawn_credits, figures
 

@@ -17,8 +17,8 @@ from fa_registry.protocol.last_block import last_block_controls
 from fa_registry.protocol.operators import OPERATORS
 from fa_registry.protocol.rules import load_edition, shipped, shipped_editions
 from fa_registry.records import CHANCE, Reading
-from fa_registry.workflows import editions
-from fa_registry.workflows.editions import check_headlines, headline_of_edition, headline_problem
+from fa_registry.studies import editions
+from fa_registry.studies.editions import check_headlines, headline_of_edition, headline_problem
 from tests.builders import measurements, reading, record
 
 NAME = "2026-12:token"

@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks.configurations import MEASURED
 from fa_registry.diagnostics.ladder import ROUNDING
+from fa_registry.evidence.replay_from_seed import DRAWN, SAME_WAY
 from fa_registry.protocol.integrity import SAFETY, Tolerance, tolerance_of
 from fa_registry.records import Check
 from fa_registry.records.configurations import (
@@ -20,7 +21,6 @@ from fa_registry.records.configurations import (
     is_undecidable,
     undecidable,
 )
-from fa_registry.training.replay_from_seed import DRAWN, SAME_WAY
 
 RECORD = json.loads(MEASURED.read_text(encoding="utf-8"))
 HERE = {

@@ -53,8 +53,8 @@ from fa_registry.protocol.rules import load_edition
 from fa_registry.reporting.pages.comparison import compare_context
 from fa_registry.reporting.pages.notes import Notes
 from fa_registry.reporting.render import render_comparison
-from fa_registry.workflows.audit import AuditResult
-from fa_registry.workflows.compare import CompareResult
+from fa_registry.audits.audit_command import AuditResult
+from fa_registry.audits.compare_command import CompareResult
 from tests.reporting.page import written
 from tests.reporting.scenes import full_report
 

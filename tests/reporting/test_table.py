@@ -6,10 +6,10 @@ import csv
 import dataclasses
 import io
 
+from fa_registry.audits.dataframes import audit_frame
 from fa_registry.records import Reading, Verdict
 from fa_registry.reporting.files.csv import REASONS, csv_lines, write_csv
 from fa_registry.reporting.table import Column, ResultsTable, frame
-from fa_registry.workflows.dataframes import audit_frame
 
 COLUMNS = (Column("method", "Method"), Column("seed", "Seed", "integer"), Column("growth", "‖h‖", "num"))
 ROWS = (("fa", 1, Reading(2.5)), ("fa", 2, Reading(None, "lost")), ("bp", 1, Verdict("pass", "PASS")))

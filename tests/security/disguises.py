@@ -7,7 +7,7 @@ from torch import Tensor
 
 from fa_registry.methods.base import CreditInputs
 from fa_registry.methods.dfa import DirectFeedbackAlignment
-from tests.testing.fakes import (
+from tests.conformance.fakes import (
     BpDressedAsWeightFa,
     TrainedByBp,
     WeightFaMeasuredAsBp,

@@ -114,7 +114,7 @@ TRAIN_MORE = ("train", "--method", "bp", "--seed", "9", "--epochs", "1", "--set"
 def test_no_command_writes_outside_the_store_unless_the_user_allows_it(store, outside, monkeypatch, attack):
     attack(store, outside)
     before, runs = sorted(outside.rglob("*")), store.sql("SELECT count(*) FROM runs")
-    monkeypatch.setattr("fa_registry.workflows.audit.build_report", None)  # nothing may be measured
+    monkeypatch.setattr("fa_registry.audits.audit_command.build_report", None)  # nothing may be measured
     for command in (("audit", "--study", "tiny", "--out", "pages", "--trust-logged"), TRAIN_MORE):
         refused = call(*command)
         assert refused.exit_code == 2, refused.output

@@ -10,25 +10,25 @@ import pytest
 import torch
 
 from fa_registry import methods
+from fa_registry.conformance import check_method
 from fa_registry.diagnostics import run_forward_backward
 from fa_registry.errors import PluginError
+from fa_registry.evidence.backprop_check import ANOTHER_NAME, backprop_check
+from fa_registry.evidence.replay_from_seed import credit_in_training
 from fa_registry.methods.dfa import DirectFeedbackAlignment
 from fa_registry.plugin_registry import Location
 from fa_registry.protocol.evidence_rules import CREDIT, METHOD
 from fa_registry.records import CREDIT_CHECK, Check
-from fa_registry.testing import check_method
-from fa_registry.training.backprop_check import ANOTHER_NAME, backprop_check
 from fa_registry.training.checkpoint import content_digest
 from fa_registry.training.method_calls import compute_credits
 from fa_registry.training.probe_context import credit_inputs
-from fa_registry.training.replay_from_seed import credit_in_training
 from fa_registry.training.run_setup import RunSetup
+from tests.conformance.fakes import backpropagated, calls_autograd
+from tests.conformance.test_conformance import SLOW
 from tests.helpers.plugins import installed_member
 from tests.helpers.tiny_tasks import supported, tiny_task, trained
 from tests.security import disguises
 from tests.security.conftest import call, judged
-from tests.testing.fakes import backpropagated, calls_autograd
-from tests.testing.test_conformance import SLOW
 
 GRID = {"architectures": ["resmlp"], "datasets": ["digits"], "seeds": [1, 2, 3]}
 SIZES = {"architecture_options": {"d_hidden": 32, "num_blocks": 3, "w2_std": 0.5}}

@@ -10,24 +10,24 @@ import pytest
 import torch
 
 from fa_registry import methods
-from fa_registry.methods.base import NoFeedback
-from fa_registry.methods.dfa import DirectFeedbackAlignment
-from fa_registry.seeding import generator
-from fa_registry.testing import check_method
-from fa_registry.training.backprop_check import (
+from fa_registry.conformance import check_method
+from fa_registry.conformance.credit_check import DISGUISED, TOO_EARLY, Trial, gradients, objection
+from fa_registry.evidence.backprop_check import (
     ANOTHER_NAME,
     BEFORE_LEARNING,
     NO_FEEDBACK_LEARNS,
     backprop_check,
     early_objection,
 )
-from fa_registry.training.credit_check import DISGUISED, TOO_EARLY, Trial, gradients, objection
-from fa_registry.training.replay import RecordedEpochs
-from fa_registry.training.replay_from_seed import SealedTraining, replay_training
+from fa_registry.evidence.replay import RecordedEpochs
+from fa_registry.evidence.replay_from_seed import SealedTraining, replay_training
+from fa_registry.methods.base import NoFeedback
+from fa_registry.methods.dfa import DirectFeedbackAlignment
+from fa_registry.seeding import generator
 from fa_registry.training.run_setup import RunSetup
 from fa_registry.training.trainer import Trainer
+from tests.conformance.fakes import backpropagated, calls_autograd
 from tests.helpers.tiny_tasks import tiny_task, trained
-from tests.testing.fakes import backpropagated, calls_autograd
 
 BATCH = 32  # of the run; the eval batch has 128 samples
 

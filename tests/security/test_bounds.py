@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from fa_registry import jsonio, process_ownership
+from fa_registry.audits.dataframes import runs as runs_frame
 from fa_registry.records import RunSpec
 from fa_registry.tracking import schema
-from fa_registry.workflows.dataframes import runs as runs_frame
 from tests.security.conftest import call, integrity_of
 
 HUGE = 2**62

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from fa_registry import methods
+from fa_registry.evidence import replay_from_seed as redrawing
+from fa_registry.evidence.replay_choice import drawn_nonce, ranked
 from fa_registry.protocol.evidence_rules import UNDECIDED_HERE
 from fa_registry.protocol.replay_summary import AS_LOGGED
+from fa_registry.studies import training_job as workflow
 from fa_registry.tracking import schema
 from fa_registry.tracking.series_parquet import SCHEMA, read_rows
-from fa_registry.training import replay_from_seed as redrawing
 from fa_registry.training.trainer import Trainer
-from fa_registry.workflows import training as workflow
-from fa_registry.workflows.replays import drawn_nonce, ranked
 from tests.security.conftest import call, judged
 from tests.security.test_editions import loose
 from tests.security.test_replay import SIZES

@@ -10,14 +10,14 @@ from xml.etree import ElementTree
 import pytest
 
 from fa_registry import jsonio
+from fa_registry.audits.promote import verified
+from fa_registry.audits.reports import load_report
 from fa_registry.errors import IntegrityError, InvalidFields
 from fa_registry.protocol.engine import judge, judge_all
 from fa_registry.protocol.rules import load_edition
 from fa_registry.records import AuditReport
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
-from fa_registry.workflows.promote import verified
-from fa_registry.workflows.reports import load_report
 from tests.helpers.pictures import blank_pictures
 from tests.helpers.stores import copy_store, made_once, working_in
 from tests.security.attacks import Store

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from fa_registry.evidence.remeasure import RemeasureOptions, remeasure_one
 from fa_registry.records import manifest_checks
 from fa_registry.tracking import schema
 from fa_registry.tracking.integrity_checks import FILES
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.reader import read_record
-from fa_registry.workflows.remeasure import RemeasureOptions, remeasure_one
 from tests.helpers.stores import copy_store, working_in
 from tests.security.attacks import Store
 

@@ -13,10 +13,10 @@ from fa_registry import architectures, datasets, methods
 from fa_registry.architectures.base import Network
 from fa_registry.datasets.base import Splits, shared_samples, unaugmented
 from fa_registry.errors import InvalidFields
+from fa_registry.evidence.network_check import network_check, training_check, training_objection
 from fa_registry.protocol.evidence_rules import DATA, NETWORK, TRAINING, evidence
 from fa_registry.records import NETWORK_CHECK, SHARED_SAMPLES, Check, Measurements, Reading
 from fa_registry.tasks.classification import accuracy
-from fa_registry.training.network_check import network_check, training_check, training_objection
 from fa_registry.training.run_setup import RunSetup
 from tests.builders import record
 from tests.helpers.nets import of

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from fa_registry.workflows.recorded_verdicts import UNPROVEN
+from fa_registry.audits.recorded_verdicts import UNPROVEN
 from tests.security.conftest import call
 
 

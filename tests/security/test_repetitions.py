@@ -6,10 +6,10 @@ from functools import partial
 
 import pytest
 
+from fa_registry.evidence.replay_choice import ranked
 from fa_registry.protocol.evidence_rules import CONTRADICTED
 from fa_registry.records import REPETITIONS, AuditReport, Check
 from fa_registry.tracking import schema
-from fa_registry.workflows.replays import ranked
 from tests.security.conftest import integrity_of, judged
 from tests.security.test_middle import (
     TurnsAndHurries,

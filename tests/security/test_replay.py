@@ -9,10 +9,10 @@ from functools import partial
 import pytest
 
 from fa_registry import methods
+from fa_registry.conformance.credit_check import DISGUISED, OTHERWISE
 from fa_registry.plugin_registry import Location
 from fa_registry.tracking import schema
 from fa_registry.training.checkpoint import load_tensors, save_tensors
-from fa_registry.training.credit_check import DISGUISED, OTHERWISE
 from tests.security import disguises
 from tests.security.conftest import call, integrity_of
 from tests.security.test_replay_from_seed import STEP, checks, detail, measure_again_and_seal, nonce, only_mismatch

@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from fa_registry import diagnostics, jsonio
+from fa_registry.evidence.replay_choice import ranked
 from fa_registry.records import Measurements, RunSpec
 from fa_registry.tracking import schema
 from fa_registry.training.checkpoint import load_into, load_tensors, save_tensors
 from fa_registry.training.measuring import remeasure
 from fa_registry.training.run_setup import build_setup
-from fa_registry.workflows.replays import ranked
 from tests.security.attacks import Store
 from tests.security.conftest import call, integrity_of, judged
 from tests.security.test_editions import loose

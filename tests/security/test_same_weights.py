@@ -9,10 +9,10 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from fa_registry import architectures
+from fa_registry.evidence.duplicate_weights import may_share_weights
 from fa_registry.records import Recipe
 from fa_registry.tracking import schema
 from fa_registry.training.checkpoint import content_digest
-from fa_registry.workflows.duplicate_weights import may_share_weights
 from tests.builders import spec
 from tests.helpers.plugins import installed_member
 from tests.security.conftest import call, judged

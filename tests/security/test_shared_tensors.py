@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from safetensors.torch import load_file, save_file
 
+from fa_registry.evidence.shared_tensors import may_share_tensors
 from fa_registry.tracking import schema
 from fa_registry.training.checkpoint import content_digest
-from fa_registry.workflows.shared_tensors import may_share_tensors
 from tests.builders import spec
 from tests.security.test_replay_from_seed import measure_again_and_seal
 from tests.security.test_settings_beside import train

@@ -16,12 +16,12 @@ from fa_registry import architectures
 from fa_registry.architectures.base import Network
 from fa_registry.cli import main
 from fa_registry.errors import PluginError
+from fa_registry.evidence.network_check import MOST_CUTS, cuts, network_check, task_check
 from fa_registry.protocol.evidence_rules import evidence
 from fa_registry.records import NETWORK_CHECK, TASK_CHECK, Check, Integrity
 from fa_registry.tasks import CATALOG, reported_metrics
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.training.measuring import measure, with_conventions
-from fa_registry.training.network_check import MOST_CUTS, cuts, network_check, task_check
 from fa_registry.training.run_setup import build_setup, build_setup_from_splits
 from fa_registry.training.specs import parse_spec
 from tests.builders import record

@@ -8,6 +8,9 @@ import json
 import pytest
 
 from fa_registry import jsonio
+from fa_registry.audits.proof import check_record
+from fa_registry.evidence.remeasure import RemeasureOptions, remeasure_one
+from fa_registry.evidence.repetitions import must_repeat_bits
 from fa_registry.metrics import declaration, own_headline
 from fa_registry.protocol.integrity import compare
 from fa_registry.records import Measurements, Reading
@@ -16,9 +19,6 @@ from fa_registry.tracking import schema
 from fa_registry.tracking.integrity_checks import FILES, TABLES
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.reader import read_record
-from fa_registry.workflows.audit_proof import check_record
-from fa_registry.workflows.remeasure import RemeasureOptions, remeasure_one
-from fa_registry.workflows.repetitions import must_repeat_bits
 from tests.helpers.stores import copy_store, working_in
 from tests.security.attacks import Store
 

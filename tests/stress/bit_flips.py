@@ -19,14 +19,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fa_registry import load_model
+from fa_registry.audits.verify import verify_runs
 from fa_registry.errors import RegistryError
+from fa_registry.evidence.options import RemeasureOptions
+from fa_registry.studies.options import RunSelector
 from fa_registry.tracking import schema
 from fa_registry.training.resume import ResumeFile
 from fa_registry.training.trainer import Trainer
-from fa_registry.workflows.options import RemeasureOptions, RunSelector
-from fa_registry.workflows.verify import verify_runs
+from tests.commands.promotion import Judged, judged_study
 from tests.helpers.tiny_tasks import tiny_task
-from tests.workflows.promotion import Judged, judged_study
 
 NAME = "flipped"  # of the promoted model
 LOADED = (schema.PROVENANCE, schema.SPEC, schema.FINAL, schema.FEEDBACK)  # files that load_model reads

@@ -31,8 +31,8 @@ from sqlalchemy.exc import OperationalError
 from fa_registry.cli import main as command_line
 from fa_registry.tracking import schema
 from fa_registry.training import checkpoint
+from tests.commands.promotion import Judged, judged_study
 from tests.helpers.stores import copy_store, working_in
-from tests.workflows.promotion import Judged, judged_study
 
 ERRORS = {
     errno.ENOSPC: (sqlite3.SQLITE_FULL, "database or disk is full"),

@@ -28,15 +28,16 @@ import torch
 from click.testing import CliRunner
 
 from fa_registry import jsonio
+from fa_registry.audits.verify import verify_runs
 from fa_registry.cli import main as fa_registry
+from fa_registry.evidence.options import RemeasureOptions
+from fa_registry.studies.options import RunSelector
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.models import ModelRegistry
 from fa_registry.tracking.reader import read_record
-from fa_registry.workflows.options import RemeasureOptions, RunSelector
-from fa_registry.workflows.verify import verify_runs
+from tests.commands.promotion import judged_study
 from tests.helpers.stores import copy_store
-from tests.workflows.promotion import judged_study
 
 GRACE = 60.0  # seconds for what was killed to be gone; on a busy machine too
 CACHE = "torchinductor_"  # torch keeps it there for all later processes

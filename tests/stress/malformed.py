@@ -26,7 +26,12 @@ from pathlib import Path
 from typing import Any
 
 from fa_registry import jsonio
+from fa_registry.audits.options import AuditSource, ReportOutput
+from fa_registry.audits.reports import load_report, run_report
 from fa_registry.errors import RegistryError
+from fa_registry.evidence.duplicate_weights import final_weights
+from fa_registry.external.checkpoint_import import read_foreign
+from fa_registry.external.weight_names import find_weights
 from fa_registry.metrics import ACCURACY
 from fa_registry.protocol.engine import judge_all
 from fa_registry.protocol.reproduction import load_reference
@@ -39,11 +44,6 @@ from fa_registry.tracking.memory import MemoryTracker
 from fa_registry.tracking.reader import read_record, table_history
 from fa_registry.tracking.series_parquet import by_site, points, read_rows, trajectory
 from fa_registry.training.checkpoint import content_digest, load_tensors
-from fa_registry.training.checkpoint_import import read_foreign
-from fa_registry.training.weight_names import find_weights
-from fa_registry.workflows.duplicate_weights import final_weights
-from fa_registry.workflows.options import AuditSource, ReportOutput
-from fa_registry.workflows.reports import load_report, run_report
 from tests.helpers.pictures import blank_pictures
 from tests.reporting.scenes import full_report, small_report
 from tests.reporting.test_hostile import NAMES as HOSTILE
@@ -293,7 +293,7 @@ class Torture:
         return read
 
     def toml(self, draw: random.Random) -> Callable[[], Any]:
-        from tests.workflows.test_malformed import KINDS, replaced  # the good files, and values of TOML
+        from tests.commands.test_malformed import KINDS, replaced  # the good files, and values of TOML
 
         kind = draw.choice(sorted(KINDS))
         text, read = KINDS[kind]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from fa_registry.training.checkpoint import load_tensors, save_tensors
+from tests.commands.promotion import Judged, judged_study
 from tests.helpers.stores import copy_store, made_once
 from tests.stress.bit_flips import flip, prepare
-from tests.workflows.promotion import Judged, judged_study
 
 HANDED_OUT = {
     "audit's index.html",

@@ -16,12 +16,12 @@ import pytest
 
 import fa_registry
 from fa_registry.cli import main
+from fa_registry.studies import execution
+from fa_registry.studies.options import RunSelector
+from fa_registry.studies.training_job import training_steps
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
-from fa_registry.workflows import execution
-from fa_registry.workflows.options import RunSelector
-from fa_registry.workflows.training import training_steps
 from tests.end_to_end.server import mlflow_server
 
 ROOT = Path(__file__).parents[2]

@@ -6,9 +6,9 @@ import random
 
 import pytest
 
+from tests.commands.promotion import judged_study
 from tests.helpers.stores import made_once
 from tests.stress.disk_faults import COMMANDS, faults
-from tests.workflows.promotion import judged_study
 
 SEED = 17
 

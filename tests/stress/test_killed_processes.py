@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
+from tests.commands.promotion import judged_study
 from tests.helpers.stores import made_once
 from tests.stress.killed_processes import COMMANDS
-from tests.workflows.promotion import judged_study
 
 
 @pytest.mark.long

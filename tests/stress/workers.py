@@ -16,9 +16,9 @@ import traceback
 from collections import Counter
 from pathlib import Path
 
+from fa_registry.api import work
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
-from fa_registry.workflows.api import work
 
 TOGETHER = 900.0  # seconds until who did not come to the start never will
 STUDY = """
@@ -56,7 +56,7 @@ def shared(store: str, workers: int, specs: int, round: int = 0) -> dict[str, in
         seeds = ", ".join(map(str, range(first, first + specs // 2)))  # each with its control, new ones in each round
         (Path(place) / "shared" / "study.toml").write_text(STUDY.format(seeds=seeds))
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["fa_registry.workflows.study", "mlflow.store.tracking.sqlalchemy_store"])
+        context.set_forkserver_preload(["fa_registry.studies.study_command", "mlflow.store.tracking.sqlalchemy_store"])
         begin, results = context.Barrier(workers), context.Queue()
         given = (store, experiment, Path(place), begin, results)
         started = [context.Process(target=share, args=given) for _ in range(workers)]

@@ -15,7 +15,9 @@ import torch
 
 import fa_registry
 from fa_registry.errors import Interrupted, InvalidFields, RegistryError
+from fa_registry.studies import execution as workflow
 from fa_registry.studies import executors
+from fa_registry.studies.execution import default_executor
 from fa_registry.studies.executors import local
 from fa_registry.studies.executors.base import ENDS, SILENCE, Executor, JobEvent, JobResources
 from fa_registry.studies.executors.local import run_jobs, stop_on_signal
@@ -24,12 +26,10 @@ from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.training.loop import run_to_completion, train_epochs
 from fa_registry.training.specs import parse_spec
 from fa_registry.training.trainer import Trainer
-from fa_registry.workflows import execution as workflow
-from fa_registry.workflows.execution import default_executor
+from tests.commands.conftest import STUDY
 from tests.helpers.plugins import NAME, installed
 from tests.helpers.tiny_tasks import Recorder, tiny_task, weights_equal
 from tests.studies.jobs import alone, three_steps, until_stopped
-from tests.workflows.conftest import STUDY
 
 IN_TURNS = """
 from fa_registry.studies.executors.base import Executor, JobEvent, ended

@@ -388,6 +388,6 @@ def test_what_a_job_logs_is_logged_here_and_a_refusal_keeps_its_exit_code(caplog
 def test_the_server_imports_no_adapter():
     """An adapter imports its framework, which may raise with a CPU torch; the server would end."""
     assert local_process._is_preloaded("fa_registry.training.step")
-    assert not local_process._is_preloaded("fa_registry.adapters.lightning")
+    assert not local_process._is_preloaded("fa_registry.external.callbacks.lightning")
     assert not local_process._is_preloaded("fa_registry.__main__")
     assert not local_process._is_preloaded("numpy")

@@ -16,8 +16,8 @@ from fa_registry.studies.executors import ray as executor
 from fa_registry.studies.executors.base import ENDS, JobResources
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.schema import FINAL
+from tests.commands.conftest import STUDY
 from tests.studies.jobs import at_work_until_stopped, dies_once, three_steps
-from tests.workflows.conftest import STUDY
 
 ROOT = Path(__file__).parents[2]
 ALONE = JobResources(at_once=2, address="local")

@@ -6,12 +6,12 @@ import json
 
 import pytest
 
+from fa_registry.audits.selection import _asked
 from fa_registry.errors import InvalidFields
+from fa_registry.studies.options import RunSelector, SpecOptions, StudyOverrides, settings
 from fa_registry.studies.study import load_study
-from fa_registry.workflows.options import RunSelector, SpecOptions, StudyOverrides, settings
-from fa_registry.workflows.selection import _asked
+from tests.commands.conftest import call
 from tests.studies.tiny import TINY, study_file
-from tests.workflows.conftest import call
 
 
 def values(study, name):

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from fa_registry.api import study as train_study
 from fa_registry.errors import InvalidFields, UnknownName
 from fa_registry.studies.study import load_study
 from fa_registry.studies.study_files import NoStudyFile, name_in_store
-from fa_registry.workflows.api import study as train_study
 
 VALID = """
 name = "mine"

@@ -15,6 +15,7 @@ from torch import nn
 import fa_registry
 from fa_registry import architectures, datasets, tasks
 from fa_registry.architectures.base import Network
+from fa_registry.conformance.credit_check import Trial, gradients_by_credits
 from fa_registry.diagnostics import run_forward_backward
 from fa_registry.errors import InvalidFields, PluginError
 from fa_registry.metrics import REFERENCE_CHECK
@@ -22,7 +23,6 @@ from fa_registry.records import NOT_ITS_GRADIENT, TASK_CHECK
 from fa_registry.seeding import generator
 from fa_registry.tasks import reported_metrics, token_prediction
 from fa_registry.tasks.token_prediction import IGNORED
-from fa_registry.training.credit_check import Trial, gradients_by_credits
 from fa_registry.training.measuring import measure
 from fa_registry.training.probe_context import credits_under
 from fa_registry.training.run_setup import RunSetup, build_setup

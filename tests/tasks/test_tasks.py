@@ -13,13 +13,13 @@ from torch import nn
 from fa_registry import datasets, methods, tasks
 from fa_registry.diagnostics.base import MOMENTS
 from fa_registry.errors import InvalidFields, PluginError, UnknownName, UsageError
+from fa_registry.evidence.backprop_check import backprop_check
+from fa_registry.evidence.replay_from_seed import credit_in_training
 from fa_registry.methods.base import CreditInputs
 from fa_registry.tasks import TaskCard, is_regression, output_error, sample_losses, target_rows, task_of
 from fa_registry.tasks.classification import Classification, accuracy
-from fa_registry.training.backprop_check import backprop_check
 from fa_registry.training.code_fingerprint import fingerprint
 from fa_registry.training.measuring import check_first_credits, measure
-from fa_registry.training.replay_from_seed import credit_in_training
 from fa_registry.training.run_setup import RunSetup, build_setup, build_setup_from_splits
 from fa_registry.training.spec_plugins import KEPT
 from fa_registry.training.trainer import Trainer

@@ -13,7 +13,7 @@ from torch import nn
 import fa_registry
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.schema import TAG_STATUS
-from fa_registry.workflows.stores import open_tracker
+from fa_registry.tracking.stores import open_tracker
 
 
 @pytest.fixture(autouse=True)

@@ -13,14 +13,14 @@ from safetensors.torch import save_file
 from torch import nn
 
 from fa_registry.errors import InvalidFields
-from fa_registry.training.checkpoint_import import (
+from fa_registry.external.checkpoint_import import (
     feedback_tensors,
     load_foreign_weights,
     match_tensors,
     read_foreign,
 )
+from fa_registry.external.weight_names import find_weights
 from fa_registry.training.measuring import NOT_GIVEN
-from fa_registry.training.weight_names import find_weights
 from tests.helpers.tiny_tasks import tiny_task, weights_equal
 
 STATE = {"embed.weight": torch.arange(6.0).reshape(2, 3), "embed.bias": torch.ones(2)}

@@ -13,7 +13,7 @@ from torch import nn
 from fa_registry.architectures.base import Network
 from fa_registry.errors import EvidenceWarning, InvalidFields
 from fa_registry.training.input_validation import WITH_LOSS, Checks
-from tests.published_api.models import CLASSES, WIDTH, batch, build, exploded
+from tests.external.models import CLASSES, WIDTH, batch, build, exploded
 
 X, Y = batch()
 NAMES = ("x_eval", "y_eval")

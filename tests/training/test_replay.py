@@ -11,18 +11,18 @@ import torch
 
 from fa_registry import architectures
 from fa_registry.errors import IntegrityError
+from fa_registry.evidence import replay_from_seed as redrawing
+from fa_registry.evidence.replay import KEPT, OTHER_BITS, STEP_WORK, WHOLE, RecordedEpochs, epochs_text, work_of
+from fa_registry.evidence.replay_from_seed import SealedTraining, replay_training
 from fa_registry.plugin_registry import Location
 from fa_registry.records import Check, Measurements, Reading
 from fa_registry.records.configurations import is_undecidable
 from fa_registry.tracking import schema
 from fa_registry.training import epoch_chain
-from fa_registry.training import replay_from_seed as redrawing
 from fa_registry.training.checkpoint import content_digest, load_tensors, save_tensors
 from fa_registry.training.devices import pinned_threads
 from fa_registry.training.epoch_chain import GMAC, NONCE, linked, state_digest
 from fa_registry.training.loop import train
-from fa_registry.training.replay import KEPT, OTHER_BITS, STEP_WORK, WHOLE, RecordedEpochs, epochs_text, work_of
-from fa_registry.training.replay_from_seed import SealedTraining, replay_training
 from fa_registry.training.resume import ResumeFile
 from fa_registry.training.trainer import Trainer
 from fa_registry.training.trainer_state import full_state, kept_bytes, kept_epochs

@@ -8,19 +8,19 @@ import pytest
 import torch
 
 from fa_registry import methods
+from fa_registry.conformance import credit_check
 from fa_registry.errors import IntegrityError
-from fa_registry.records.configurations import is_undecidable
-from fa_registry.training import credit_check
-from fa_registry.training import replay_from_seed as redrawing
-from fa_registry.training.checkpoint import save_tensors
-from fa_registry.training.replay import RecordedEpochs
-from fa_registry.training.replay_from_seed import (
+from fa_registry.evidence import replay_from_seed as redrawing
+from fa_registry.evidence.replay import RecordedEpochs
+from fa_registry.evidence.replay_from_seed import (
     ADOPTED,
     SealedTraining,
     asked_steps,
     credit_in_training,
     replay_training,
 )
+from fa_registry.records.configurations import is_undecidable
+from fa_registry.training.checkpoint import save_tensors
 from fa_registry.training.trainer import Trainer
 from tests.helpers.nets import of
 from tests.helpers.tiny_tasks import supported, tiny_task

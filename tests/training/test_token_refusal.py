@@ -15,7 +15,7 @@ from torch import nn
 from fa_registry import datasets
 from fa_registry.diagnostics import run_forward_backward
 from fa_registry.errors import InvalidFields, UsageError
-from fa_registry.published_api import diagnosis
+from fa_registry.external import diagnosis
 from fa_registry.tasks import CATALOG, sample_losses
 from fa_registry.training.run_setup import build_setup
 from fa_registry.training.step import OutputError

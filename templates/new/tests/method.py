@@ -1,6 +1,6 @@
 """skeleton has the properties that its card declares and those of all methods."""
 
-from fa_registry.testing import check_method
+from fa_registry.conformance import check_method
 
 
 def test_it_is_what_its_card_says():

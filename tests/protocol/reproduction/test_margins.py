@@ -7,6 +7,7 @@ import dataclasses
 import pytest
 
 from fa_registry import architectures, bundled_files, diagnostics, methods
+from fa_registry.evidence.third_party import cards
 from fa_registry.protocol.reproduction import FILE, load_reference, reproduction
 from fa_registry.protocol.reproduction.comparison import ONE_RUN, outcome_of
 from fa_registry.protocol.rules import load_edition
@@ -14,7 +15,6 @@ from fa_registry.records import Integrity, MeasuredFigure, Measurements, Publish
 from fa_registry.statistics import Reported, tost
 from fa_registry.studies.study import load_study
 from fa_registry.training.controls import control_name
-from fa_registry.workflows.audit import cards
 from tests.analyses.builders import report_of
 from tests.protocol.reproduction.builders import figure
 

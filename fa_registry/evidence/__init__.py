@@ -1,0 +1,1 @@
+"""Evidence for recorded numbers: runs are re-initialised, replayed, recomputed and compared."""

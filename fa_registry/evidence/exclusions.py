@@ -1,0 +1,79 @@
+"""Result of recomputing one run, and the exclusion of a run that cannot be judged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fa_registry import jsonio
+from fa_registry.errors import RegistryError
+from fa_registry.evidence.replay_from_seed import ReplayResult
+from fa_registry.records import Exclusion, RunRecord, RunSpec
+from fa_registry.text_safety import without_password
+from fa_registry.tracking import schema
+from fa_registry.tracking.base import StoredRun, Tracker
+
+
+@dataclass(frozen=True)
+class RemeasuredRun:
+    """Result of recomputing one run.
+
+    Attributes:
+        record: the run's record, or None if the run is excluded.
+        redrawn: result of the replay, or None if no training step was replayed.
+        exclusion: reason why the run is excluded; None if the run is not excluded.
+        chosen: whether the run was chosen to be replayed completely.
+    """
+
+    run: StoredRun
+    record: RunRecord | None = None
+    redrawn: ReplayResult | None = None
+    exclusion: Exclusion | None = None
+    chosen: bool = False
+
+    @property
+    def text(self) -> str:
+        """One-line description of the result, with the duration of the replay."""
+        if not self.record:
+            return self.exclusion.reason
+        replay = self.redrawn
+        cost = f", {replay.steps} steps replayed in {replay.seconds:.2f} s" if replay and replay.steps else ""
+        return f"{self.record.integrity.state}{cost}"
+
+
+INTEGRITY_FAILURE = "integrity failure"
+
+
+def make_exclusion(
+    tracker: Tracker, run: StoredRun, reason: str, failure: str = "", spec: RunSpec | None = None, kind: str = "broken"
+) -> Exclusion:
+    """Return the exclusion of a stored run that cannot be judged.
+
+    Args:
+        failure: traceback of the error, if there is one.
+        spec: specification of the run. If None, the specification is read from the run's spec.json.
+        kind: one of records.EXCLUSION_KINDS.
+    """
+    tags = run.tags
+    labels = tags.get(schema.TAG_METHOD, ""), tags.get(schema.TAG_SETTING, "")
+    # an error may contain the store's address with its password, and other people read the pages
+    reason, failure = map(without_password, (reason, failure))
+    return Exclusion(run.run_id, run.name, reason, failure, *labels, spec or own_spec(tracker, run), kind)
+
+
+def own_spec(tracker: Tracker, run: StoredRun) -> RunSpec | None:
+    """Return the specification in the run's spec.json.
+
+    The result is None if the file is missing or unreadable, or if the run's tag names another specification. Then the audit
+    uses only the tags of the run, and another check reports the error.
+    """
+    spec = read_artifact(tracker, run, schema.SPEC, RunSpec)
+    return spec if spec and spec.identity == run.tags.get(schema.TAG_SPEC) else None
+
+
+def read_artifact(tracker: Tracker, run: StoredRun, name: str, kind: type):
+    """Return an artifact of the run, decoded as `kind`, or None if it cannot be read."""
+    try:
+        path = tracker.artifact(run.run_id, name)
+        return jsonio.decode(kind, jsonio.read_json(path), name) if path else None
+    except RegistryError:
+        return None

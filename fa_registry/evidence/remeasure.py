@@ -1,0 +1,460 @@
+"""Recomputation of the metrics of runs, in one or several processes."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import logging
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from fa_registry import diagnostics
+from fa_registry.errors import IntegrityError, Interrupted, RegistryError, pluralise
+from fa_registry.evidence.backprop_check import backprop_check
+from fa_registry.evidence.duplicate_weights import compared, final_weights, initial_weights
+from fa_registry.evidence.exclusions import INTEGRITY_FAILURE, RemeasuredRun, make_exclusion
+from fa_registry.evidence.network_check import network_check, task_check, training_check
+from fa_registry.evidence.options import RemeasureOptions
+from fa_registry.evidence.repetitions import with_repetitions
+from fa_registry.evidence.replay_choice import asked_nonce, fact_checks, further_runs, recorded_epochs, with_chosen
+from fa_registry.evidence.replay_from_seed import (
+    OFF,
+    ReplayResult,
+    SealedTraining,
+    asked_steps,
+    credit_in_training,
+    replay_training,
+)
+from fa_registry.evidence.third_party import Job, built_in_part, measured_apart, usable_members, with_third_party
+from fa_registry.evidence.user_loops import of_own_loop
+from fa_registry.parallel import usable_cores
+from fa_registry.plugin_registry import IMPORTED
+from fa_registry.protocol.evidence_rules import MEASURING
+from fa_registry.protocol.integrity import compare, merged, with_checks
+from fa_registry.records import (
+    Check,
+    Integrity,
+    Measurements,
+    Reading,
+    RunRecord,
+)
+from fa_registry.records.configurations import described_difference
+from fa_registry.records.manifest_checks import OWN_LOOP
+from fa_registry.studies import executors
+from fa_registry.studies.coordination import asked_resources, check_reach
+from fa_registry.studies.executors.base import JobEvent
+from fa_registry.studies.executors.local import in_one_step, run_jobs, stop_on_signal, supervise
+from fa_registry.studies.method_conformance import code_check
+from fa_registry.studies.progress import Progress
+from fa_registry.tracking import schema
+from fa_registry.tracking.base import StoredRun, Tracker
+from fa_registry.tracking.reader import check_files, read_record, read_spec
+from fa_registry.tracking.stores import open_tracker
+from fa_registry.training.checkpoint import load_tensors
+from fa_registry.training.code_fingerprint import packages_of
+from fa_registry.training.device_names import MOST_PROCESSES, resolve
+from fa_registry.training.devices import device_of, on_device, pinned_threads, threads_refused
+from fa_registry.training.measuring import NO_FEEDBACK, machine, obstacle, remeasure
+from fa_registry.training.run_setup import RunSetup, build_setup
+from fa_registry.training.specs import whole_number
+
+LOG = logging.getLogger(__name__)
+ROLES = {"checkpoint": schema.FINAL, "feedback": schema.FEEDBACK, "initial": schema.INITIAL}
+NO_THREADS = "the run recorded no number of threads, so its metrics cannot be computed in the same way"
+# Starting a process takes 5 s of one core. Recomputing a run of the digits study takes 1 s, and replaying one epoch 0.1 s.
+RUNS_A_PROCESS = 8
+EPOCHS_A_RUN = 10
+
+
+def remeasure_all(
+    tracker: Tracker,
+    runs: Sequence[StoredRun],
+    measuring: RemeasureOptions,
+    data_root: Path | None = None,
+    opener: Callable[[], Tracker] | None = None,
+) -> list[RemeasuredRun]:
+    """Recompute the metrics of several runs, and return one result per run in the order of `runs`.
+
+    An error in one run does not affect the other runs. Each run is recomputed with its recorded number of threads, so the
+    metrics do not depend on the number of processes. Runs with the same final weights as another run get a mismatch, and so do
+    runs of one specification that contradict each other. If a run that was chosen to be replayed does not count after that, another
+    run of its group is chosen.
+
+    Args:
+        measuring: options, as `checked_measuring` returns them.
+        data_root: folder with the files of data sets.
+        opener: function that opens the tracker in a worker process. If None, the worker opens the store by its URI.
+    """
+    opener = opener or partial(open_tracker, tracker.uri, create=False)
+    measuring = with_chosen(tracker, runs, measuring)
+    results = _recomputed(tracker, runs, measuring, data_root, opener)
+    judged = _compared(tracker, results)
+    while further := further_runs([outcome.record for outcome in judged if outcome.record], measuring):
+        measuring = dataclasses.replace(measuring, whole=(measuring.whole or frozenset()) | further)
+        replayed = [run for run in runs if run.run_id in further]
+        by_id = {one.run.run_id: one for one in _recomputed(tracker, replayed, measuring, data_root, opener)}
+        results = [by_id.get(outcome.run.run_id, outcome) for outcome in results]
+        judged = _compared(tracker, results)
+    whole = measuring.whole or frozenset()
+    return [dataclasses.replace(outcome, chosen=outcome.run.run_id in whole) for outcome in judged]
+
+
+def _recomputed(
+    tracker: Tracker,
+    runs: Sequence[StoredRun],
+    measuring: RemeasureOptions,
+    data_root: Path | None,
+    opener: Callable[[], Tracker],
+) -> list[RemeasuredRun]:
+    """Recompute each run alone, including the metrics of third-party diagnostics."""
+    results = _each(tracker, runs, partial(_gather_there, opener, measuring, data_root), measuring, data_root)
+    return _with_third_party(tracker, results, partial(_third_party_there, opener, measuring, data_root), measuring)
+
+
+def _compared(tracker: Tracker, results: Sequence[RemeasuredRun]) -> list[RemeasuredRun]:
+    """Compare the recomputed runs with each other and with the other runs of the store."""
+    records = compared(tracker, [outcome.record for outcome in results if outcome.record])
+    by_id = {record.run_id: record for record in with_repetitions(tracker, records)}
+    return [
+        dataclasses.replace(outcome, record=by_id[outcome.run.run_id]) if outcome.record else outcome
+        for outcome in results
+    ]
+
+
+def checked_measuring(measuring: RemeasureOptions, problems: list[str]) -> RemeasureOptions:
+    """Return the options with the numbers that the user typed; append all errors to `problems`."""
+    numbers: dict[str, Any] = {}
+    for name, parse in {
+        "jobs": lambda typed: whole_number(typed, least=0, most=MOST_PROCESSES),
+        "replay": asked_steps,
+        "nonce": asked_nonce,
+    }.items():
+        try:
+            numbers[name] = parse(getattr(measuring, name))
+        except ValueError as error:
+            problems.append(f"{name}: {error}")
+    problems += filter(None, map(_factory_problem, measuring.factories))
+    asked_resources(measuring.executor, measuring.cluster, measuring.device, problems)
+    try:
+        resolve(measuring.device)
+    except ValueError as error:
+        if f"device: {error}" not in problems:  # the check of the study may have found the same error
+            problems.append(f"device: {error}")
+    return dataclasses.replace(measuring, **numbers)
+
+
+def _factory_problem(path: str) -> str:
+    """Return the reason why a factory cannot be imported; no code of the factory is run."""
+    package, colon, _ = path.partition(":")
+    if not colon:
+        return f"factory: expected package.module:function, found {path!r}"
+    package = package.partition(".")[0]
+    with suppress(ValueError):  # find_spec refuses an empty name and `__main__`
+        if package in sys.modules or importlib.util.find_spec(package):
+            return ""
+    return f"factory: {path}: Python finds no module {package!r}; set PYTHONPATH to the folder of this module"
+
+
+def _each(
+    tracker: Tracker, runs: Sequence[StoredRun], job: Callable, measuring: RemeasureOptions, data_root: Path | None
+) -> list[RemeasuredRun]:
+    """Recompute the runs group by group; all runs of a group import the same third-party packages."""
+    if measuring.trust_logged:
+        return [remeasure_one(tracker, run, measuring, data_root) for run in runs]
+    groups: dict[frozenset[str], list[int]] = {frozenset(): []}
+    for index, run in enumerate(runs):
+        groups.setdefault(_packages(tracker, run, bool(measuring.factories)), []).append(index)
+    results: dict[int, RemeasuredRun] = {}
+    for packages, indices in groups.items():  # the first group imports no third-party package
+        group_runs = [runs[position] for position in indices]
+        outcomes = _part(tracker, group_runs, job, measuring, data_root, bool(packages)) if group_runs else []
+        results |= dict(zip(indices, outcomes, strict=True))
+    return [results[position] for position in range(len(runs))]
+
+
+def _part(
+    tracker: Tracker,
+    runs: Sequence[StoredRun],
+    job: Callable,
+    measuring: RemeasureOptions,
+    data_root: Path | None,
+    third_party: bool,
+) -> list[RemeasuredRun]:
+    """Recompute runs that all import the same third-party packages, or no third-party package."""
+    if measuring.executor:
+        return _on_a_cluster(tracker, runs, job, measuring)
+    count = min(int(measuring.jobs) or _default_processes(runs, measuring), len(runs))
+    # Third-party code may end its process or change functions, so it runs in other processes. If this process has
+    # imported such code, built-in metrics are also computed in other processes.
+    run_all = supervise if third_party or IMPORTED else run_jobs
+    if count > 1 or run_all is supervise:
+        with stop_on_signal() as stop:  # this process handles Ctrl-C, which workers ignore
+            return _run(tracker, runs, job, count, stop, run_all)
+
+    here = partial(_gather_there, lambda: tracker, measuring, data_root)
+    return _run(tracker, runs, here, 1, lambda: False, run_all)
+
+
+def _on_a_cluster(
+    tracker: Tracker, runs: Sequence[StoredRun], job: Callable, measuring: RemeasureOptions
+) -> list[RemeasuredRun]:
+    """Recompute the runs with the executor that the user chose."""
+    executor = executors.CATALOG.get(measuring.executor)
+    resources = asked_resources(measuring.executor, measuring.cluster, measuring.device, [])
+    with executor.opened(resources) as capacity, stop_on_signal() as stop:
+        check_reach(tracker.uri, capacity)
+        limit = capacity.at_once or _default_processes(runs, measuring)
+
+        def run_all(jobs: Sequence[Any], task: Callable[..., RemeasuredRun], processes: int, *signals: Any) -> None:
+            executor.run(jobs, partial(in_one_step, task), dataclasses.replace(resources, at_once=processes), *signals)
+
+        return _run(tracker, runs, job, min(int(measuring.jobs) or limit, limit, len(runs)), stop, run_all)
+
+
+def _packages(tracker: Tracker, run: StoredRun, factories: bool) -> frozenset[str]:
+    """Return the third-party packages that must be imported to recompute a run."""
+    # spec.json is read, because the owner of the store can edit the parameters in the tables
+    try:
+        path = tracker.artifact(run.run_id, schema.SPEC)
+        return packages_of(read_spec(path)) if path is not None else frozenset()
+    except RegistryError:  # spec.json is unreadable or names code that is not installed: only --factory imports code
+        return frozenset({OWN_LOOP}) if factories else frozenset()
+
+
+def _with_third_party(
+    tracker: Tracker, results: Sequence[RemeasuredRun], job: Job, measuring: RemeasureOptions
+) -> Sequence[RemeasuredRun]:
+    """Add metrics of third-party diagnostics to the recomputed runs; workers measure these metrics."""
+    selected = [outcome for outcome in results if outcome.record and outcome.redrawn]
+    if not selected or not diagnostics.CATALOG.third_party():
+        return results
+    count = min(int(measuring.jobs) or _default_processes([outcome.run for outcome in selected]), len(selected))
+    measurements = measured_apart([outcome.run for outcome in selected], job, count)
+    records = {
+        outcome.run.run_id: with_third_party(outcome.record, read_record(tracker, outcome.run).measurements, extra)
+        for outcome, extra in zip(selected, measurements, strict=True)
+    }
+    return [dataclasses.replace(outcome, record=records.get(outcome.run.run_id, outcome.record)) for outcome in results]
+
+
+def _third_party_there(
+    opener: Callable[[], Tracker], measuring: RemeasureOptions, data_root: Path | None, run: StoredRun, *_: Any
+) -> Measurements:
+    """Measure the third-party diagnostics of a run in a worker process."""
+    tracker = opener()
+    record = read_record(tracker, run)
+    recorded = record.measurements.conventions
+    digests = {role: record.digests.get(name) for role, name in ROLES.items()}
+    with on_device(measuring.device), pinned_threads(int(recorded["threads"])):
+        feedback = tracker.artifact(record.run_id, schema.FEEDBACK)
+        setup = build_setup(record.spec, device_of(record.spec.device_class), data_root)
+        initial = _initial_weights(setup, _sealed(tracker, record, setup, feedback, RemeasureOptions()))
+        checkpoint = tracker.artifact(record.run_id, schema.FINAL)
+        return remeasure(setup, checkpoint, feedback, digests, initial, recorded, usable_members())
+
+
+def remeasure_one(
+    tracker: Tracker, run: StoredRun, measuring: RemeasureOptions, data_root: Path | None
+) -> RemeasuredRun:
+    """Recompute the metrics of one run; if an error occurs, return it as the `exclusion` of the result."""
+    try:
+        with on_device(measuring.device):
+            return RemeasuredRun(run, *remeasure_run(tracker, run, measuring, data_root))
+    except IntegrityError as error:
+        exclusion = make_exclusion(tracker, run, f"{INTEGRITY_FAILURE}: {error}", kind="integrity")
+        return RemeasuredRun(run, exclusion=exclusion)
+    except Exception as error:
+        return _broken(tracker, run, f"{type(error).__name__}: {error}", traceback.format_exc())
+
+
+def _broken(tracker: Tracker, run: StoredRun, error: str, failure: str) -> RemeasuredRun:
+    return RemeasuredRun(run, exclusion=make_exclusion(tracker, run, f"cannot be recomputed: {error}", failure))
+
+
+def _gather_there(
+    opener: Callable[[], Tracker], measuring: RemeasureOptions, data_root: Path | None, run: StoredRun, *_: Any
+) -> RemeasuredRun:
+    """Recompute one run in a worker, which opens the tracker itself, because a tracker cannot be pickled."""
+    return remeasure_one(opener(), run, measuring, data_root)
+
+
+def _run(
+    tracker: Tracker,
+    runs: Sequence[StoredRun],
+    work: Callable,
+    processes: int,
+    stop: Callable[[], bool],
+    run_all: Callable[..., None],
+) -> list[RemeasuredRun]:
+    """Recompute the runs in `processes` workers, which the function `run_all` starts."""
+    results: dict[int, RemeasuredRun] = {}
+    title = f"recomputing {pluralise(len(runs), 'run')}" + (f", {processes} at a time" if processes > 1 else "")
+    with Progress(title, [run.name for run in runs], lambda outcome: outcome.text) as progress:
+
+        def receive(event: JobEvent) -> None:
+            """Keep a worker's result, with the original run instead of the worker's copy."""
+            progress.show(event)
+            if event.kind == "done":
+                results[event.index] = dataclasses.replace(event.value, run=runs[event.index])
+            elif event.kind == "failed":  # the worker ended without a result
+                error = event.value.strip().splitlines()[-1]
+                results[event.index] = _broken(tracker, runs[event.index], error, event.value)
+
+        run_all(runs, work, processes, stop, receive)
+    if len(results) < len(runs):
+        raise Interrupted("stopped while runs were recomputed; no run was judged")
+    return [results[index] for index in range(len(runs))]
+
+
+def _default_processes(runs: Sequence[StoredRun], measuring: RemeasureOptions = RemeasureOptions()) -> int:
+    """Return the fastest number of processes for these runs; 1 if a run needs a GPU."""
+    if any(run.params.get(f"{schema.PARAM}device_class") == "cuda" for run in runs):
+        return 1
+    whole = measuring.whole or ()
+    epoch_params = [run.params.get(f"{schema.PARAM}epochs", "") for run in runs if run.run_id in whole]
+    replayed = sum(int(epochs) for epochs in epoch_params if epochs.isdecimal() and len(epochs) < 9)
+    return max(1, min(usable_cores(), (len(runs) + replayed // EPOCHS_A_RUN) // RUNS_A_PROCESS))
+
+
+def remeasure_run(
+    tracker: Tracker, run: StoredRun, measuring: RemeasureOptions = RemeasureOptions(), data_root: Path | None = None
+) -> tuple[RunRecord, ReplayResult | None]:
+    """Recompute a run's metrics, compare them with the logged metrics, and replay training steps.
+
+    If `measuring.trust_logged` is set, nothing is recomputed, and only the code and the digests of the files are checked.
+
+    Returns:
+        The record with the recomputed metrics, and the result of the replay or None if no step was replayed.
+
+    Raises:
+        IntegrityError: a file is missing or differs from its recorded digest.
+    """
+    logged = read_record(tracker, run)
+    unchecked = dataclasses.replace(logged, integrity=dataclasses.replace(logged.integrity, checks=()))
+    record, replay = _measured(tracker, unchecked, measuring, data_root)
+    checks = [*logged.integrity.checks, final_weights(tracker, logged), *initial_weights(tracker, logged)]
+    return dataclasses.replace(record, integrity=with_checks(record.integrity, checks)), replay
+
+
+def _measured(
+    tracker: Tracker, record: RunRecord, measuring: RemeasureOptions, data_root: Path | None
+) -> tuple[RunRecord, ReplayResult | None]:
+    feedback = tracker.artifact(record.run_id, schema.FEEDBACK)
+    code = code_check(record)
+    # The digests of the files are checked even if the logged metrics are trusted.
+    check_files(tracker, record.run_id, record.digests, may_be_lost=ROLES.values())
+    if OWN_LOOP in record.provenance:
+        return of_own_loop(tracker, record, measuring.factories), None
+    if measuring.trust_logged:
+        is_feedback_missing = schema.FEEDBACK in record.digests and feedback is None
+        code_checks = [] if record.spec.weights and code.outcome == "agrees" else [code]
+        record = dataclasses.replace(record, integrity=with_checks(record.integrity, code_checks))
+        return (_without_credits(record) if is_feedback_missing else record), None
+    checkpoint = tracker.artifact(record.run_id, schema.FINAL)
+    if checkpoint is None:
+        raise IntegrityError(f"run {record.run_id}: {schema.FINAL} is missing")
+    if "threads" not in record.measurements.conventions:  # a mismatch, which the check of the files reports
+        return dataclasses.replace(record, integrity=Integrity("unverifiable", (NO_THREADS,))), None
+    reason = obstacle(record.spec) or threads_refused(int(record.measurements.conventions["threads"]))
+    if code.outcome != "agrees" or reason:
+        check = code if code.outcome != "agrees" else Check(MEASURING, "not possible", reason)
+        return dataclasses.replace(record, integrity=Integrity("unverifiable", (check.detail,), (check,))), None
+    digests = {role: record.digests.get(name) for role, name in ROLES.items()}
+    try:
+        with pinned_threads(int(record.measurements.conventions["threads"])):
+            setup = build_setup(record.spec, device_of(record.spec.device_class), data_root)
+            recorded_training = _sealed(tracker, record, setup, feedback, measuring)
+            is_whole = record.run_id in (measuring.whole or ())
+            replay = replay_training(setup, recorded_training, measuring.replay, is_whole)
+            recorded = record.measurements.conventions
+            initial, members = _initial_weights(setup, recorded_training), diagnostics.CATALOG.built_in()
+            remeasured = remeasure(setup, checkpoint, feedback, digests, initial, recorded, members)
+            # the method's credit cannot be recomputed for an adopted run or without the feedback state
+            is_feedback_missing = bool(setup.feedback.state_dict()) and feedback is None
+            skip_credit = measuring.replay == OFF or is_feedback_missing or setup.spec.weights
+            # an adopted run records the code that measured the checkpoint, not the code that trained it
+            checks = [*replay.checks, *([] if skip_credit else [credit_in_training(setup)])]
+            checks += [] if setup.spec.weights else [code]
+            optional_checks = (
+                backprop_check(setup, NO_FEEDBACK if is_feedback_missing else "", replay.near_backprop),
+                network_check(setup, remeasured),
+                training_check(setup),
+                task_check(setup),
+            )
+            checks += [check for check in optional_checks if check]
+            checks += fact_checks(record, setup, recorded_training.exact)
+    except IntegrityError as error:
+        raise IntegrityError(f"run {record.run_id}: {error}") from error
+    logged = built_in_part(record.measurements) if diagnostics.CATALOG.third_party() else record.measurements
+    integrity = with_checks(compare(logged, remeasured, is_complete=True), checks)
+    measurements = merged(record.measurements, remeasured)
+    return dataclasses.replace(record, measurements=measurements, integrity=integrity), replay
+
+
+def _initial_weights(setup: RunSetup, recorded_training: SealedTraining) -> Mapping[str, Tensor] | None:
+    """Return the initial weights from the run's file or from `setup`, or None if none were recorded."""
+    if recorded_training.initial:
+        return load_tensors(recorded_training.initial, recorded_training.digests["initial"])
+    weights = setup.network.state_dict()
+    return {name: tensor.clone() for name, tensor in weights.items()} if recorded_training.initial_content else None
+
+
+def _sealed(
+    tracker: Tracker, record: RunRecord, setup: RunSetup, feedback: Path | None, measuring: RemeasureOptions
+) -> SealedTraining:
+    """Return the recorded files and digests with which a replay is compared."""
+    digests = {role: record.digests.get(ROLES[role]) for role in ("initial", "feedback")}
+    # a file without a recorded digest is not used; without the file, the seed gives the weights with the recorded content
+    initial = tracker.artifact(record.run_id, schema.INITIAL) if digests["initial"] else None
+    content = record.provenance.get("initial_weights", "")
+    step, early_path = schema.sealed_step(record.digests), None
+    if step is not None:
+        digests["early"] = record.digests[schema.step_checkpoint(step)]
+        early_path = tracker.artifact(record.run_id, schema.step_checkpoint(step))
+        if early_path is None:
+            raise IntegrityError(f"{schema.step_checkpoint(step)} is missing")
+    machine_difference = described_difference(record.measurements.conventions, machine(setup))
+    exact = setup.device.type == "cpu" and not machine_difference
+    epochs_run = max(0, min(int(record.provenance.get("epochs_run", 0)), record.spec.epochs))
+    epoch_files = {epoch: schema.epoch_checkpoint(epoch) for epoch in range(1, epochs_run)} | {epochs_run: schema.FINAL}
+    checkpoints = {
+        epoch: (path, record.digests[name])
+        for epoch, name in epoch_files.items()
+        if name in record.digests and (path := tracker.artifact(record.run_id, name))
+    }
+    recorded = recorded_epochs(tracker, record, measuring, epochs_run, setup.task.headline)
+    return SealedTraining(
+        initial,
+        content,
+        feedback,
+        early_path,
+        step,
+        digests,
+        checkpoints,
+        epochs_run,
+        exact,
+        machine_difference,
+        recorded,
+    )
+
+
+def _without_credits(record: RunRecord) -> RunRecord:
+    """Return the record without metrics that need the feedback file, because this file is missing."""
+    missing_reading = Reading(None, NO_FEEDBACK)
+    cards = [diagnostic.card for diagnostic in diagnostics.CATALOG.members().values()]
+    missing_names = {metric for card in cards for metric in card.needs_credit}
+    measured = record.measurements
+    sites = {name: (missing_reading,) * len(row) for name, row in measured.sites.items() if name in missing_names}
+    scalars = dict.fromkeys(missing_names & measured.scalars.keys(), missing_reading)
+    measurements = dataclasses.replace(
+        measured, sites={**measured.sites, **sites}, scalars={**measured.scalars, **scalars}
+    )
+    integrity = Integrity("unverifiable", ("the feedback file is missing",))
+    return dataclasses.replace(record, measurements=measurements, integrity=integrity)

@@ -1,0 +1,164 @@
+"""The forget command: what may go into MLflow's bin, what must stay, and that an audit still says what was there."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import fa_registry
+from fa_registry import process_ownership
+from fa_registry.errors import InvalidFields, StoreError, UsageError
+from fa_registry.tracking import schema
+from fa_registry.tracking.mlflow_tracker import MlflowTracker
+from tests.commands.conftest import TRAIN, long
+from tests.helpers.dead_process import killed_tag
+
+TRUSTING = ("audit", "--study", "tiny", "--trust-logged", "--exit-zero")
+DFA_AGAIN = [word if word != "7" else "2" for word in TRAIN]
+DFA_AGAIN[DFA_AGAIN.index("--epochs") + 1] = "2"  # another seed of the study's own setting
+
+
+def of(run_id: str):
+    return MlflowTracker().get(run_id)
+
+
+def ids(method: str = "dfa") -> list[str]:
+    runs = MlflowTracker().search({schema.TAG_KIND: "run", schema.TAG_METHOD: method})
+    return [run.run_id for run in runs if run.params.get("cfg/control") == "none"]
+
+
+def begun(kind: str = "run", **tags: str) -> str:
+    given = {schema.TAG_KIND: kind, schema.TAG_STATUS: "running", schema.TAG_PROCESS: process_ownership.process_tag()}
+    return MlflowTracker().create(kind, {name: value for name, value in {**given, **tags}.items() if value}, {})
+
+
+def ended(kind: str) -> str:
+    run_id = begun(kind, **{schema.TAG_STATUS: "failed"})
+    MlflowTracker().finish(run_id, "FAILED")
+    return run_id
+
+
+@pytest.mark.parametrize("status", ["complete", long("failed")])  # the same words
+def test_an_audit_says_that_a_forgotten_run_existed(unpublished, trained, status):
+    assert trained(*DFA_AGAIN).exit_code == 0
+    (other,) = [run_id for run_id in ids() if of(run_id).params["cfg/seed"] == "2"]
+    MlflowTracker().log(other, tags={schema.TAG_STATUS: status})
+    seen = f"in the store but not audited: seed 2 of dfa, {of(other).tags[schema.TAG_SETTING]}: "
+    before = trained(*TRUSTING).stdout
+    assert seen in before and "deleted in MLflow" not in before
+    assert trained("forget", other[:8], "--yes").exit_code == 0
+    assert of(other).deleted
+    after = trained(*TRUSTING).stdout
+    assert any(line.startswith(seen) and line.endswith(", deleted in MLflow") for line in after.splitlines()), after
+
+
+def test_it_shows_what_a_run_is_asks_and_says_how_it_comes_back(trained, monkeypatch):
+    from click.testing import CliRunner
+
+    from fa_registry.cli import main, maintenance
+
+    trained(*TRUSTING)
+    (run_id,) = ids()
+    monkeypatch.setattr(maintenance, "_can_answer", lambda: True)
+    declined = CliRunner().invoke(main, ["forget", run_id], input="n\n")
+    assert declined.exit_code == 1 and not of(run_id).deleted
+    for shown in (
+        run_id[:8],
+        "dfa",
+        of(run_id).tags[schema.TAG_SETTING],
+        "complete",
+        "MiB",
+        of(run_id).tags["fa.verdict"],
+    ):
+        assert shown in " ".join(declined.output.split()), declined.output
+    accepted = CliRunner().invoke(main, ["forget", run_id], input="y\n")
+    assert accepted.exit_code == 0 and of(run_id).deleted
+    assert (
+        f"mlflow runs restore --run-id {run_id}" in accepted.output
+        and "`mlflow gc` deletes the runs in the bin permanently" in accepted.output
+    )
+
+
+def test_the_command_that_it_prints_brings_a_run_back(trained):
+    (run_id,) = ids()
+    (removed,) = json.loads(trained("forget", run_id, "--yes", "--json").stdout)
+    assert (removed["run_id"], removed["kind"], removed["method"], removed["seed"]) == (run_id, "run", "dfa", "1")
+    files = [path for path in MlflowTracker().artifact(run_id, schema.SPEC).parent.rglob("*") if path.is_file()]
+    assert removed["size"] == sum(path.stat().st_size for path in files) > 0
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    subprocess.run(["bash", "-c", removed["restore"]], check=True, env=environment, capture_output=True)
+    assert not of(run_id).deleted
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_without_a_terminal_it_needs_yes(trained, options):
+    (run_id,) = ids()
+    refused = trained("forget", run_id, *options)
+    assert refused.exit_code == 2 and "add --yes" in refused.stderr and not of(run_id).deleted
+    unknown = trained("forget", "zzzz", *options)
+    assert unknown.exit_code == 2 and "no run id begins with these characters" in unknown.stderr
+
+
+def test_what_must_stay_is_named_at_once_and_then_nothing_goes(trained):
+    trained(*TRUSTING)
+    (free,), (study,), (audit,) = (
+        ids(),
+        *([run.run_id for run in MlflowTracker().search({schema.TAG_KIND: kind})] for kind in ("study", "audit")),
+    )
+    gone, foreign = ended("run"), MlflowTracker().create("foreign", {}, {})
+    MlflowTracker().discard(gone)
+    here, elsewhere = begun(), begun(**{schema.TAG_PROCESS: "far:1:1:1"})
+    expected = {
+        here: f"is still running on {process_ownership.process_tag().partition(':')[0]}: stop the run first",
+        elsewhere: "is still running on far: stop the run first",
+        audit: "found an audit",
+        study: "4 training runs belong to this study run",
+        gone: "already in MLflow's bin",
+        foreign: "found a run without the tag fa.kind",
+    }
+    result = trained("forget", free, *expected, "--yes")
+    assert result.exit_code == 2 and f"{len(expected)} problems" in result.stderr
+    for run_id, text in expected.items():
+        assert any(f"run {run_id}: " in line and text in line for line in result.stderr.splitlines()), (run_id, text)
+    assert [of(run_id).deleted for run_id in (free, *expected)] == [run_id == gone for run_id in (free, *expected)]
+
+
+def test_a_study_whose_runs_are_gone_and_a_killed_run_can_go(trained):
+    (study,) = MlflowTracker().search({schema.TAG_KIND: "study"})
+    killed = begun(**{schema.TAG_PROCESS: killed_tag()})
+    runs = [run.run_id for run in MlflowTracker().search({schema.TAG_STUDY_RUN: study.run_id})]
+    assert len(fa_registry.forget(*runs, killed)) == 5
+    assert [run.kind for run in fa_registry.forget(study.run_id)] == ["study"]
+    assert not MlflowTracker().search({})
+
+
+def test_an_id_that_is_unknown_ambiguous_or_missing_is_an_error(trained):
+    for given in (("x",), ("",), ()):
+        with pytest.raises(UsageError):
+            fa_registry.forget(*given)
+    with pytest.raises(StoreError, match="no run"):
+        fa_registry.forget("0" * 32)
+    (run_id,) = ids()
+    assert len(fa_registry.forget(run_id, run_id[:8])) == 1  # named twice
+
+
+def test_a_run_whose_weights_are_a_registered_model_stays(judged):
+    run = judged.run()
+    promoted = judged.promote(run, "--edition", "2026-12")
+    assert promoted.exit_code == 0, promoted.output
+    with pytest.raises(InvalidFields, match=r"registered as models:/.*/1; delete this version on MLflow's page first"):
+        fa_registry.forget(run.run_id, store=judged.store)
+    assert not judged.tracker.get(run.run_id).deleted
+
+
+def test_a_run_whose_files_are_gone_can_be_forgotten(trained, workplace):
+    (run_id,) = ids()
+    with MlflowTracker()._client._client._tracking_client.store.engine.begin() as database:
+        database.exec_driver_sql("UPDATE runs SET artifact_uri = '/proc/self' WHERE run_uuid = ?", (run_id,))
+    (removed,) = fa_registry.forget(run_id)
+    assert removed.size is None and of(run_id).deleted

@@ -1,0 +1,72 @@
+"""Numbers that no user can mean, in every option that takes one: a sentence before anything is trained, never a hang."""
+
+from __future__ import annotations
+
+import pytest
+
+from fa_registry.tracking.stores import open_tracker
+from fa_registry.training import run_setup
+from tests.commands.conftest import TRAIN
+
+WILD = ("-1", "1e308", "nan", "inf", "1" + "0" * 30, "9" * 5000, "")
+OF_TRAIN = ("--seed", "--epochs", "--penalty", "--threads", "--checkpoint-every", "--hang-timeout")
+SETTINGS = ("learning_rate", "weight_decay", "batch_size")
+OPTIONS = ("architecture.d_hidden", "architecture.num_blocks", "architecture.w2_std", "method.steps", "method.beta")
+
+
+def refused(result, call) -> None:
+    """By a sentence, with exit code 2."""
+    assert result.exit_code == 2 and "Traceback" not in result.output, (call, result.output)
+
+
+@pytest.mark.parametrize("wild", WILD, ids=lambda wild: wild[:12] or "empty")
+def test_no_command_takes_a_number_that_no_user_can_mean(registry, wild):
+    """One wrong field more makes sure that nothing is trained where the number itself is one."""
+    wrong = ("--method", "unknown")
+    calls = [(*TRAIN, option, wild, *wrong) for option in OF_TRAIN]
+    calls += [(*TRAIN, "--set", f"{name}={wild}", *wrong) for name in (*SETTINGS, *OPTIONS[:3])]
+    calls += [(*TRAIN, "--method", "ep", "--set", f"{name}={wild}", "--control", "unknown") for name in OPTIONS[3:]]
+    for option in ("--jobs", "--seeds", "--epochs", "--scale", "--checkpoint-every", "--hang-timeout"):
+        calls.append(("study", "tiny", option, wild, "--stop-on", "nothing"))
+    for option in ("--replay", "--jobs", "--scale", "--threshold"):
+        calls.append(("audit", "--study", "tiny", option, f"D1={wild}" if option == "--threshold" else wild))
+    calls += [("list", "runs", "--limit", wild)] if wild else []
+    calls += [("adopt", "nowhere.pt", "--method", "dfa", "--seed", wild, "--epochs", wild, "--frozen-accuracy", wild)]
+    for call in calls:
+        refused(registry(*call), call)
+    assert not open_tracker().search({})
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "text"),
+    [
+        ("seed", str(2**63), "seed: expected at most 9,223,372,036,854,775,807"),
+        ("epochs", "100001", "epochs: expected at most 100,000, found 100001"),
+        ("architecture.num_blocks", "100000", "num_blocks: expected at most 10,000, found 100,000"),
+        ("architecture.d_hidden", "99999999999", "d_hidden: expected at most 1,000,000, found 99999999999"),
+        ("architecture.d_hidden", "1000000", "the training of resmlp with 4,000,165,000,010 weights"),
+        ("architecture.w2_std", "1e308", "w2_std: expected at most 1e+30, found 1e+308"),
+        ("penalty", "1e308", "penalty: expected at most 1e+30, found 1e+308"),
+    ],
+)
+def test_what_is_too_large_says_how_large_it_may_be(registry, option, value, text):
+    result = registry(*TRAIN, "--set", f"{option}={value}")
+    refused(result, option)
+    assert text in result.stderr
+
+
+def test_a_batch_that_has_no_room_is_refused_before_a_run_is_written(registry, monkeypatch):
+    monkeypatch.setattr(run_setup, "memory", lambda device: 100_000)  # enough for its weights
+    result = registry(*TRAIN, "--set", "batch_size=1437")
+    refused(result, TRAIN)
+    assert "batch_size: the states of 1,437 samples need 0.0 GiB of memory; this machine has 0.0 GiB" in result.stderr
+    assert not open_tracker().search({})
+
+
+def test_a_study_that_has_no_room_is_refused_before_it_begins(registry, monkeypatch):
+    monkeypatch.setattr(run_setup, "BYTES_A_WEIGHT", 2**40)
+    for call in (("study", "tiny"), ("study", "tiny", "--dry-run")):
+        result = registry(*call)
+        refused(result, call)
+        assert "this machine has" in result.stderr and "1 problem\n" in result.stderr, "once a setting, not once a run"
+    assert not open_tracker().search({})
