@@ -1,1 +1,4 @@
-"""Audits: runs are selected, recomputed and judged, and the report is written, published, compared and verified."""
+"""Audits: runs are selected and judged, and the report is published.
+
+A report is also compared, verified and rendered again.
+"""

@@ -1,4 +1,7 @@
-"""Options of audits, comparisons, reports and bundles: each option is declared once, in a group. To add an option, add a field."""
+"""Options of audits, comparisons, reports and bundles.
+
+Each option is declared once, in a group. To add an option, add a field to the group.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Options that decide how the metrics of runs are recomputed. To add an option, add a field to the group."""
+"""Options that decide how the metrics of runs are recomputed.
+
+To add an option, add a field to the group.
+"""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ PLUGINS = (
     "methods",
     "datasets",
     "rules",
-    "adapters",
+    "callbacks",
 )  # folders whose modules have names that are stored, or of a library
 
 
