@@ -277,4 +277,5 @@ PLUGIN = Analyser(
     source=f"arXiv 2606.21126, ablation at seed 42: {DEFAULT.symbol} and {GAMMA} compared with the full protocol",
     answer=answer,
     rank=3,
+    figure="fa_registry.reporting.figures.analyses.ablation",
 )

@@ -156,4 +156,5 @@ PLUGIN = Analyser(
     question=f"How much does {GAMMA} of a method depend on how it is averaged over sites and samples?",
     source="arXiv 2606.21126, which finds a factor of 2.5 to 5 between four common aggregations",
     answer=answer,
+    figure="fa_registry.reporting.figures.analyses.aggregation",
 )

@@ -48,6 +48,11 @@ class AnalysisColumn:
         if self.kind not in KINDS:
             raise ValueError(f"column {self.name!r}: expected one of the kinds {', '.join(KINDS)}, found {self.kind!r}")
 
+    @property
+    def filter(self) -> str:
+        """Name of the filter that formats the numbers of the column on a page."""
+        return "compact" if self.kind in ("count", "chosen") else self.kind
+
 
 @dataclass(frozen=True, slots=True)  # slots save memory: many runs give a hundred thousand cells
 class AnalysisCell:
@@ -172,6 +177,8 @@ class Analyser:
         rank: position among the analyses on the first page of an audit, from 1; 0 if that page does not show the analysis.
         silence: function that receives the finished analysis. This function returns the reason why the analysis has no result;
             the text is empty if the analysis has a result.
+        figure: module with the functions `numbers(analysis, runs)`, which returns a data frame, and `draw(canvas, frame)`, such
+            as `my_package.my_figure`. It is imported when the figure is drawn. An analysis without a module has no figure.
     """
 
     name: str
@@ -181,6 +188,7 @@ class Analyser:
     answer: Callable[[AuditReport, Edition], AnalysisResult]
     rank: int = 0
     silence: Callable[[Analysis], str] = without_rows
+    figure: str = ""
 
     def run(self, report: AuditReport, edition: Edition) -> Analysis:
         """Analyse every run of a report.

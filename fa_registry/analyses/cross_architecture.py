@@ -151,4 +151,5 @@ PLUGIN = Analyser(
     answer=answer,
     rank=7,
     silence=silence,
+    figure="fa_registry.reporting.figures.analyses.cross_architecture",
 )

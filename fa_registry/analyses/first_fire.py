@@ -204,4 +204,5 @@ PLUGIN = Analyser(
     answer=answer,
     rank=4,
     silence=partial(without_rows, reason="no rule can be judged at each epoch"),
+    figure="fa_registry.reporting.figures.analyses.first_fire",
 )

@@ -203,4 +203,5 @@ PLUGIN = Analyser(
     answer=answer,
     rank=5,
     silence=silence,
+    figure="fa_registry.reporting.figures.analyses.ladder",
 )

@@ -208,4 +208,5 @@ PLUGIN = Analyser(
     answer=answer,
     rank=2,
     silence=partial(without_rows, reason="no method was run with more than one λ"),
+    figure="fa_registry.reporting.figures.analyses.penalty",
 )

@@ -352,4 +352,5 @@ PLUGIN = Analyser(
     source="arXiv 2606.21126, which gives such a range for D1 and for D2",
     answer=answer,
     rank=1,
+    figure="fa_registry.reporting.figures.analyses.sensitivity",
 )

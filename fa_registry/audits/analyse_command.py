@@ -113,5 +113,5 @@ def _write(analysis: Analysis, runs: tuple[RunAudit, ...], out: Path) -> list[Pa
     image = analysis_figure(analysis, runs)
     if image:
         paths.append(out / f"{analysis.name}.png")
-        paths[-1].write_bytes(image.saved("png"))
+        paths[-1].write_bytes(image)
     return paths

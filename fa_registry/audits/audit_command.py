@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fa_registry.analyses import answers_of
 from fa_registry.audits.editions import checked_terms
 from fa_registry.audits.options import JudgingOptions, ReportOutput, checked_pages
 from fa_registry.audits.publication import log_audit
@@ -120,7 +121,7 @@ def run_audit(
     report = add_unaudited_runs(tracker, report, selection.runs)
     out = Path(pages.out)
     _warn_of_other_audit(out, report.title)
-    with rendered(report, out, pages.own_templates) as (folder, names):
+    with rendered(report, answers_of(report), out, pages.own_templates) as (folder, names):
         rendered_by = renderer(pages.own_templates)
         audit_run_id, page = log_audit(audit_tracker, report, folder, selection, adopted, rendered_by)
     verdicts = [run.verdict for group in groups(report) if not group.control for run in group.runs]

@@ -205,11 +205,11 @@ def _judged(report: AuditReport) -> None:
 
 def _controls(report: AuditReport, printed: Iterable[Group]) -> None:
     """Print the frozen controls that are not proven to be frozen, with the reasons."""
-    from fa_registry.reporting.report_values import Frozen, control_rows, control_text
+    from fa_registry.reporting.report_values import Values, control_rows, control_text
 
-    frozen, by_reason = Frozen.of(report), {}
+    values, by_reason = Values.of(report), {}
     for group in printed:
-        rows = [row for row in control_rows(group.runs, frozen) if row.doubt and row.state != "absent"]
+        rows = [row for row in control_rows(group.runs, values) if row.doubt and row.state != "absent"]
         if rows:
             by_reason.setdefault(control_text(rows), []).append(group.runs[0].record.spec.label)
     for reason, labels in by_reason.items():
@@ -228,29 +228,26 @@ def _proofs(printed: Iterable[Group]) -> Iterator[tuple[str, str]]:
 
 
 def _rows(report: AuditReport, printed: Iterable[Group]) -> Iterator[list[str]]:
-    from fa_registry.metrics import headlines_of, metrics_of_report, quantity_of, table
+    from fa_registry.metrics import headlines_of, quantity_of, table
     from fa_registry.protocol.verdict import combine_verdicts
-    from fa_registry.reporting.report_values import Frozen, control_rows, figure_estimate
+    from fa_registry.reporting.report_values import Values, control_rows
     from fa_registry.reporting.text.filters import counted
 
-    frozen, card_metrics = Frozen.of(report), metrics_of_report(report)
+    values = Values.of(report)
     names = table("audit_command", headlines_of(run.record for run in report.runs))
-    columns = [quantity_of(name, card_metrics) for name in names]
+    columns = [quantity_of(name, values.known) for name in names]
     opinions = [{judged.run_id: judged.verdict for judged in opinion.judgements} for opinion in report.opinions]
     for group in printed:
-        values = (
-            counted(figure_estimate(group.runs, column, frozen, card_metrics), deviation=column.with_deviation)
-            for column in columns
-        )
+        means = (counted(values.estimate(group.runs, column), deviation=column.with_deviation) for column in columns)
         ids = [run.record.run_id for run in group.runs]
         other_verdicts = (combine_verdicts(map(verdicts.__getitem__, ids)).label for verdicts in opinions)
         yield [
             group.runs[0].record.spec.label,
             group.setting,
-            *values,
+            *means,
             str(len(group.runs)),
             *(label.replace(" ", NO_BREAK) for label in (group.verdict.label, *other_verdicts)),
-            ", ".join(dict.fromkeys(row.state for row in control_rows(group.runs, frozen))),
+            ", ".join(dict.fromkeys(row.state for row in control_rows(group.runs, values))),
         ]
 
 

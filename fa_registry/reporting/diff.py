@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -17,12 +17,10 @@ from fa_registry.records import (
     EditionReference,
     FigureVerdict,
     Finding,
-    Judgement,
     Measurements,
     Reading,
     Reproduction,
     RunAudit,
-    RunRecord,
     Verdict,
     Waiver,
 )
@@ -33,7 +31,7 @@ __all__ = ["HOW", "AuditDiff", "audit_diff"]
 How = Literal["run id", "specification"]
 HOW = BY_ID, BY_SPECIFICATION = get_args(How)
 NOT_THERE = Reading(None, "this audit does not contain this metric")
-COMPARED_APART = ("run_id", "measurements")  # fields of a record that `_record_changes` does not compare
+COMPARED_APART = ("run_id", "measurements")  # fields of a record that `_run` leaves out
 EDITION = ("name", "title", "source", "digest")  # compared fields of an edition's reference
 REFERENCE = ("reference", "title", "digest", "remarks")  # compared fields of a reproduction
 IDS = ("run_id", "reference_run_id")  # fields of a finding that contain run ids
@@ -41,7 +39,9 @@ TEXTS = ("title", "required", "sentence", "limit", "basis")  # that another rele
 NO_NUMBER = {False: Reading(None, "missing"), True: Reading(None, NOT_FINITE, NOT_FINITE)}
 LONGEST = 200  # maximum number of characters of a value that is printed in full
 Pair = tuple[RunAudit, RunAudit]  # the same run in A and in B
-Opinions = Mapping[str, tuple[Mapping[str, Judgement], ...]]  # further edition → in A and in B: run id → its judgement
+Blocks = Mapping[
+    str, Mapping[str, Any] | None
+]  # name of a block → its values by key; None if the audit has no such block
 Findings = tuple[Finding | None, Finding | None]  # the findings of one rule on one run, in A and in B
 
 
@@ -199,7 +199,7 @@ def audit_diff(a: AuditReport, b: AuditReport) -> AuditDiff:
     """Return every difference between two audits, except new ids of retrained runs and the order of runs."""
     pairs, only_a, only_b = _matched(a.runs, b.runs)
     ids = {before.record.run_id: after.record.run_id for before, after in pairs}
-    opinions = _opinions_of_both(a, b)
+    opinions = _opinions(a, b), _opinions(b, a)
     runs = tuple(change for pair in pairs if (change := _run_change(pair, ids, opinions)))
     report = tuple(_report_changes(a, b))
     return AuditDiff(
@@ -256,22 +256,17 @@ def _how(pair: Pair) -> str:
     return BY_ID if before.record.run_id == after.record.run_id else BY_SPECIFICATION
 
 
-def _run_change(pair: Pair, ids: Mapping[str, str], opinions: Opinions) -> RunChange | None:
+def _run_change(pair: Pair, ids: Mapping[str, str], opinions: tuple[Mapping[str, Blocks], ...]) -> RunChange | None:
     """Return the changes of one run, or None if nothing changed.
 
-    The mapping `ids` is: run id in A → id of the matching run in B. The opinions are those of the further editions of both audits.
+    The mapping `ids` is: run id in A → id of the matching run in B. The opinions are those of A and of B, see `_opinions`.
     """
     a, b = pair
     findings = tuple(_finding_changes(a, b))
     figures = tuple(_figure_changes(a.record.measurements, b.record.measurements))
-    changes = [*_record_changes(a.record, b.record)]
-    if ids.get(a.frozen_run_id, a.frozen_run_id) != b.frozen_run_id:  # not the control of A, nor a retrained run of it
-        changes.append(Change("frozen control", a.frozen_run_id, b.frozen_run_id))
-    for edition, sides in opinions.items():
-        before, after = (by_run[run.record.run_id] for by_run, run in zip(sides, pair, strict=True))
-        changes += _changed(f"verdict by {edition}", before.verdict.label, after.verdict.label)
-        judged = [tuple(map(_comparable, judgement.findings)) for judgement in (before, after)]
-        changes += _changed(f"findings by {edition}", *judged)
+    same_control = ids.get(a.frozen_run_id, a.frozen_run_id) == b.frozen_run_id  # that of A, or the same trained again
+    controls = (b.frozen_run_id if same_control else a.frozen_run_id, b.frozen_run_id)
+    changes = tuple(_changes(*map(_run, pair, controls, opinions)))
     if not (findings or figures or changes or a.verdict != b.verdict):
         return None
     return RunChange(
@@ -285,7 +280,7 @@ def _run_change(pair: Pair, ids: Mapping[str, str], opinions: Opinions) -> RunCh
         verdict_b=b.verdict,
         findings=findings,
         figures=figures,
-        changes=tuple(changes),
+        changes=changes,
     )
 
 
@@ -337,24 +332,32 @@ def _readings(measured: Measurements) -> Iterator[tuple[str, Reading]]:
         yield from ((f"{name}[{site}]", reading) for site, reading in enumerate(row))
 
 
-def _record_changes(a: RunRecord, b: RunRecord) -> Iterator[Change]:
-    yield from _changed_entries("convention", a.measurements.conventions, b.measurements.conventions)
-    yield from _changed_entries("crashed diagnostic", a.measurements.failures, b.measurements.failures)
-    for field in dataclasses.fields(RunRecord):
-        before, after = getattr(a, field.name), getattr(b, field.name)
-        if field.name in COMPARED_APART:
-            continue
-        compare = _changed_entries if isinstance(before, Mapping) else _changed
-        yield from compare(field.name, before, after)
-
-
-def _opinions_of_both(a: AuditReport, b: AuditReport) -> Opinions:
-    opinions_a, opinions_b = ({one.edition.name: one.judgements for one in report.opinions} for report in (a, b))
-    return {
-        name: tuple({judgement.run_id: judgement for judgement in side} for side in (judgements, opinions_b[name]))
-        for name, judgements in opinions_a.items()
-        if name in opinions_b
+def _run(run: RunAudit, control: str, opinions: Mapping[str, Blocks]) -> Blocks:
+    record = run.record
+    values = {
+        "convention": record.measurements.conventions,
+        "crashed diagnostic": record.measurements.failures,
+        **{field.name: getattr(record, field.name) for field in dataclasses.fields(record)},
+        "frozen control": control,
     }
+    blocks = {
+        name: value if isinstance(value, Mapping) else {"": value}
+        for name, value in values.items()
+        if name not in COMPARED_APART
+    }
+    return {**blocks, **opinions.get(record.run_id, {})}
+
+
+def _opinions(report: AuditReport, other: AuditReport) -> Mapping[str, Blocks]:
+    """Return run id → verdict and findings by each further edition that both audits have."""
+    names = {opinion.edition.name for opinion in other.opinions}
+    by_run: dict[str, dict[str, Mapping[str, Any]]] = {}
+    for opinion in (opinion for opinion in report.opinions if opinion.edition.name in names):
+        for one in opinion.judgements:
+            blocks = by_run.setdefault(one.run_id, {})
+            blocks[f"verdict by {opinion.edition.name}"] = {"": one.verdict.label}
+            blocks[f"findings by {opinion.edition.name}"] = {"": tuple(map(_comparable, one.findings))}
+    return by_run
 
 
 def _rule_changes(pairs: Sequence[Pair]) -> Iterator[RuleChange]:
@@ -398,30 +401,29 @@ def _limits(findings: Sequence[Finding]) -> set[tuple[str, float | None]]:
 
 
 def _report_changes(a: AuditReport, b: AuditReport) -> Iterator[Change]:
-    yield from _changed("title", a.title, b.title)
-    yield from _changed("selection", a.selection, b.selection)
-    yield from _edition_changes("edition", a.edition, b.edition)
-    before, after = ({opinion.edition.name: opinion.edition for opinion in report.opinions} for report in (a, b))
-    for name in {**before, **after}:
-        if name in before and name in after:
-            yield from _edition_changes(f"further edition {name}", before[name], after[name])
-        else:
-            presence = ["there" if name in editions else "" for editions in (before, after)]
-            yield Change(f"further edition {name}", *presence)
-    yield from _changed_entries("waiver", _waivers(a), _waivers(b))
-    yield from _changed_entries("not judged", _excluded(a), _excluded(b))
-    yield from _changed_entries("remark", dict.fromkeys(a.remarks, "there"), dict.fromkeys(b.remarks, "there"))
-    for name in sorted({*a.cards, *b.cards}):
-        yield from _changed_entries(f"card {name}:", a.cards.get(name, {}), b.cards.get(name, {}))
-    for name in REFERENCE:
-        yield from _changed(f"reference {name}", getattr(a.reproduction, name, ""), getattr(b.reproduction, name, ""))
-    yield from _changed_entries("reproduction of", _figures(a.reproduction), _figures(b.reproduction))
+    names = dict.fromkeys(opinion.edition.name for report in (a, b) for opinion in report.opinions)
+    cards = sorted({*a.cards, *b.cards})
+    yield from _changes(*(_report(report, names, cards) for report in (a, b)))
 
 
-def _edition_changes(label: str, a: EditionReference, b: EditionReference) -> Iterator[Change]:
-    for name in EDITION:
-        yield from _changed(f"{label} {name}", getattr(a, name), getattr(b, name))
-    yield from _changed_entries(f"{label} override", a.overrides, b.overrides)
+def _report(report: AuditReport, editions: Iterable[str], cards: Iterable[str]) -> Blocks:
+    further = {opinion.edition.name: _edition(opinion.edition) for opinion in report.opinions}
+    return {
+        "": {"title": report.title, "selection": report.selection},
+        "edition": _edition(report.edition),
+        **{f"further edition {name}": further.get(name) for name in editions},
+        "waiver": _waivers(report),
+        "not judged": {f"{one.name} ({one.run_id})": one.reason for one in report.excluded},
+        "remark": dict.fromkeys(report.remarks, "there"),
+        **{f"card {name}:": report.cards.get(name, {}) for name in cards},
+        "reference": {name: getattr(report.reproduction, name, "") for name in REFERENCE},
+        "reproduction of": _figures(report.reproduction),
+    }
+
+
+def _edition(edition: EditionReference) -> dict[str, Any]:
+    overrides = {f"override {name}": value for name, value in edition.overrides.items()}
+    return {**{name: getattr(edition, name) for name in EDITION}, **overrides}
 
 
 def _waivers(report: AuditReport) -> dict[str, str]:
@@ -438,10 +440,6 @@ def _terms(waiver: Waiver) -> str:
     return f"{waiver.date} to {waiver.expiry}{expired} by {waiver.author}: {waiver.reason}"
 
 
-def _excluded(report: AuditReport) -> dict[str, str]:
-    return {f"{exclusion.name} ({exclusion.run_id})": exclusion.reason for exclusion in report.excluded}
-
-
 def _figures(reproduction: Reproduction | None) -> dict[str, str]:
     rows = reproduction.rows if reproduction else ()
     return {f"{row.figure.label} {row.figure.quantity} {jsonio.digest_of(row.figure)[:8]}": _row(row) for row in rows}
@@ -454,15 +452,17 @@ def _row(row: FigureVerdict) -> str:
     return f"{row.outcome}: {row.reason} ({', '.join(text)}; {row.setting})"
 
 
-def _changed(label: str, before: Any, after: Any) -> Iterator[Change]:
-    if before != after:
-        yield Change(label, _text_of(before), _text_of(after))
-
-
-def _changed_entries(label: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Change]:
-    """Yield one change for every key whose values differ or are missing on one side."""
-    for key in {**before, **after}:
-        yield from _changed(f"{label} {key}", before.get(key, ""), after.get(key, ""))
+def _changes(a: Blocks, b: Blocks) -> Iterator[Change]:
+    """Yield every value that differs between two sides with the same blocks."""
+    for name, before in a.items():
+        after = b[name]
+        if before is None or after is None:
+            yield Change(name, *("" if block is None else "there" for block in (before, after)))
+            continue
+        for key in {**before, **after}:
+            values = before.get(key, ""), after.get(key, "")
+            if values[0] != values[1]:
+                yield Change(f"{name} {key}".strip(), *map(_text_of, values))
 
 
 def _text_of(value: Any) -> str:

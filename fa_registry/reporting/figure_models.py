@@ -4,51 +4,36 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fa_registry.reporting.figures.canvas import RenderedFigure
 from fa_registry.reporting.view_models import Number, Row
 
 
 @dataclass(frozen=True)
-class Picture:
-    """A figure of a metric by epoch.
+class PageFigure:
+    """A figure of a page, with the table of its numbers.
 
     Attributes:
         alt: Alternative text.
-        uri: The SVG as a data URI.
-        epochs: The epochs in the table of numbers.
-        rows: For each run, the tuple (method, seed, one number per epoch in `epochs`); empty if the page has no space for a table.
-        drawn: The figure as bytes, as it is stored in the folder figures/ (figures.canvas.RenderedFigure).
-    """
-
-    title: str
-    alt: str
-    caption: str
-    uri: str
-    epochs: tuple[int, ...]
-    rows: tuple[tuple[str, int, tuple[Number, ...]], ...]
-    drawn: bytes = b""
-
-
-@dataclass(frozen=True)
-class FigurePanel:
-    """A figure that does not show a metric by epoch.
-
-    Attributes:
-        alt: Alternative text.
-        uri: The SVG as a data URI.
+        drawn: The figure as a PNG; it also gives the files of the folder figures/.
         table: Title of the table of numbers. If the table contains only a part of the numbers, the title names this part.
-        columns: Headings of the columns of the table.
-        groups: Rows of the table; empty if the page has no space for a table.
-        drawn: The figure as bytes, as it is stored in the folder figures/ (figures.canvas.RenderedFigure).
+        line: Heading of the second column of the table, such as Site; empty if a group has only one row.
+        columns: Headings of the columns of numbers.
+        groups: Rows of the table, one group per method; empty if the page shows no table.
     """
 
     title: str
     alt: str
     caption: str
-    uri: str
-    table: str
-    columns: tuple[str, ...]
-    groups: tuple[Row[Number], ...]
-    drawn: bytes = b""
+    drawn: RenderedFigure
+    table: str = ""
+    line: str = ""
+    columns: tuple[str, ...] = ()
+    groups: tuple[Row[Number], ...] = ()
+
+    @property
+    def uri(self) -> str:
+        """The figure as a data URI."""
+        return self.drawn.uri
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,19 +99,18 @@ class SettingFigures:
     """The figures of one setting.
 
     Attributes:
-        pictures: Figures of metrics by epoch.
-        `plates`: Other figures.
-        map: The map by site and epoch; None if no run was measured by site and epoch, or the page had no space for the map.
-        heat_maps: The heat maps of the means over seeds. The page shows only their tables, because the map has the same numbers.
-        full: False if the page had no space for all figures.
-        layers: On the comparison page, the tuple ((data URI, alternative text),) of the figure by site; empty if no site was
-            measured.
+        map: The map by site and epoch; None if no run was measured by site and epoch, or the map has too many cells.
+        heat_maps: The heat maps of the means over seeds. Next to a map, the page shows only their tables.
+        layers: On the comparison page, the figure by site; None if no site was measured.
     """
 
     setting: str
-    pictures: tuple[Picture, ...]
-    plates: tuple[FigurePanel, ...] = ()
+    figures: tuple[PageFigure, ...]
     map: LayerMap | None = None
-    heat_maps: tuple[FigurePanel, ...] = ()
-    full: bool = True
-    layers: tuple[tuple[str, str], ...] = ()
+    heat_maps: tuple[PageFigure, ...] = ()
+    layers: PageFigure | None = None
+
+    @property
+    def drawn(self) -> tuple[PageFigure, ...]:
+        """The figures that the page shows: without a map, also the heat maps."""
+        return self.figures if self.map else (*self.figures, *self.heat_maps)

@@ -12,17 +12,16 @@ from typing import Any
 
 from markupsafe import Markup
 
-from fa_registry.analyses import Analysis, AnalysisCell, AnalysisTable
+from fa_registry.analyses import Analysis, AnalysisTable
 from fa_registry.metrics import at_last_site, headlines_of, metrics_of_headlines, metrics_of_report, quantity_of, table
 from fa_registry.protocol.builtin_editions import describe_edition
 from fa_registry.records import AuditReport, Measurements, Reading, RunAudit, RunRecord, Verdict
 from fa_registry.records.notebook_repr import WRITERS, Writer
 from fa_registry.reporting.files.csv import audit_table
-from fa_registry.reporting.pages.analyses import WRITTEN
 from fa_registry.reporting.pages.comparison import CompareContext
 from fa_registry.reporting.report_values import audit_columns, last_site, scalar_metric
 from fa_registry.reporting.table import Column, ResultsTable
-from fa_registry.reporting.text.filters import counted, reading
+from fa_registry.reporting.text.filters import answer, counted, reading
 from fa_registry.reporting.view_models import Estimate
 from fa_registry.text_safety import escape_control, escape_to_one_line
 
@@ -98,19 +97,13 @@ def _measurement_parts(measured: Measurements) -> Iterator[Part]:
 def _analysis_parts(analysis: Analysis) -> Iterator[Part]:
     """Yield the question of an analysis, and the table that answers the question."""
     note = "; ".join((analysis.question, analysis.selection))
-    for answer in _analysis_table_parts(analysis.tables[0]):
-        yield replace(answer, title=analysis.title, notes=(note,))
+    for part in _analysis_table_parts(analysis.tables[0]):
+        yield replace(part, title=analysis.title, notes=(note,))
 
 
 def _analysis_table_parts(table: AnalysisTable) -> Iterator[ResultsTable]:
-    rows = [[_answer(row[column.name], column.kind) for column in table.columns] for row in table.rows]
+    rows = [[answer(row[column.name], column.filter) for column in table.columns] for row in table.rows]
     yield replace(ResultsTable.of([column.name.replace("_", " ") for column in table.columns], rows), title=table.title)
-
-
-def _answer(cell: AnalysisCell, kind: str) -> str:
-    if cell.reading is None or (cell.text and cell.n and not cell.reading.value):  # `accepts` instead of `accepts 0`
-        return cell.text
-    return f"{cell.text} {reading(cell.reading, WRITTEN.get(kind, kind))}".strip()
 
 
 def html(parts: Iterator[Part]) -> str:

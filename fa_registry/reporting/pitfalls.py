@@ -389,7 +389,7 @@ def own_control(context: PitfallContext) -> Answered:
     If the author only states the main metric of the frozen control, the answer is a violation, because setting, seed and data of
     the frozen control are not recorded.
     """
-    control = context.sources.frozen.runs.get(context.run.frozen_run_id)
+    control = context.sources.values.runs.get(context.run.frozen_run_id)
     if control is not None:
         run = context.run.record
         pairs = {

@@ -9,7 +9,7 @@ import importlib.metadata
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import fields, replace
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -17,14 +17,16 @@ from types import MappingProxyType
 from jinja2 import TemplateError, meta, nodes
 
 from fa_registry import bundled_files, parallel, process_ownership, provenance
+from fa_registry.analyses import Answers, answers_of
 from fa_registry.errors import InvalidFields, join_names, unknown_name_text
 from fa_registry.jsonio import digest_of, file_digest
 from fa_registry.plugin_registry import source_digest
 from fa_registry.protocol.grouping import Group
 from fa_registry.records import AuditReport
-from fa_registry.reporting.figure_models import FigureFile
 from fa_registry.reporting.figures.canvas import VECTORS
+from fa_registry.reporting.figures.page import setting_figures
 from fa_registry.reporting.files import audit_json, report_files
+from fa_registry.reporting.pages.analyses import page_analyses
 from fa_registry.reporting.pages.comparison import CompareContext
 from fa_registry.reporting.pages.form import (
     FormContext,
@@ -39,9 +41,8 @@ from fa_registry.reporting.pages.index import (
     AuditTableContext,
     IndexContext,
     audit_table_context,
-    embed_figures,
+    figure_files,
     index_context,
-    rendered_figures,
 )
 from fa_registry.reporting.pages.notes import AuditNoteContext, ExcludedNoteContext, NoteContext
 from fa_registry.reporting.report_index import Sources
@@ -64,7 +65,7 @@ LINKED = '<li><a href="compare.html">compare.html</a>: methods or runs side by s
 NOT_OURS = ("note.md.j2", "audit_note.md.j2")  # for all users of the store: always built-in templates
 OWN_TEMPLATES = ", user templates"  # suffix of the text that `renderer` returns
 UNCALCULABLE = (ValueError, ArithmeticError, RuntimeError)
-DRAWN_WITH = ("jinja2", "matplotlib", "numpy", "scipy")  # libraries whose version affects the bytes of a page
+DRAWN_WITH = ("jinja2", "matplotlib", "numpy", "pillow", "scipy")  # libraries whose version affects the bytes of a page
 PREFIX = ".rendering-"  # of the name of the temporary folder
 # Template → its context class. The fields of this class are the variables of the template, each with a description and a unit.
 TEMPLATES: Mapping[str, type] = MappingProxyType(
@@ -91,16 +92,21 @@ def render_report(report: AuditReport, out: Path, templates: Path | None = None)
     Raises:
         UsageError: A template fails, the blanks of a form cannot be kept, or the values cannot be rendered. No page was written.
     """
-    with rendered(report, out, templates) as (_, names):
+    with rendered(report, answers_of(report), out, templates) as (_, names):
         return [out / name for name in names]
 
 
 @contextmanager
-def rendered(report: AuditReport, out: Path, templates: Path | None = None) -> Iterator[tuple[Path, list[str]]]:
+def rendered(
+    report: AuditReport, answers: Answers, out: Path, templates: Path | None = None
+) -> Iterator[tuple[Path, list[str]]]:
     """Render an audit into a temporary folder, then move the files into `out`.
 
-    The arguments and the files are those of `render_report`. The files are moved at the end of the `with` block, even if the block
-    raises an exception. Another audit that writes into `out` at the same time does not change the temporary folder.
+    The files are those of `render_report`. They are moved at the end of the `with` block, even if the block raises an exception.
+    Another audit that writes into `out` at the same time does not change the temporary folder.
+
+    Args:
+        answers: The analyses on the first page.
 
     Yields:
         The tuple (the temporary folder, the names of the files in this folder).
@@ -108,7 +114,7 @@ def rendered(report: AuditReport, out: Path, templates: Path | None = None) -> I
     check_templates(templates)
     with unfinished(out) as folder:  # only one page at a time is in memory
         with _as_values_allow(report):
-            names = _render(report, folder, out, TemplateRenderer(templates))
+            names = _render(report, answers, folder, out, TemplateRenderer(templates))
         try:
             yield folder, names
         finally:
@@ -168,12 +174,12 @@ def output_conflicts(out: Path) -> list[str]:
     ]
 
 
-def _render(report: AuditReport, folder: Path, out: Path, pages: TemplateRenderer) -> list[str]:
+def _render(report: AuditReport, answers: Answers, folder: Path, out: Path, pages: TemplateRenderer) -> list[str]:
     """Write all files into `folder` and return their names; keep the author's texts in the forms of `out`."""
     sources = Sources.of(report)
     names = [AUDIT_PAGE]
-    page, figures = _index(sources, pages)
-    _write(folder / AUDIT_PAGE, page)
+    context = index_context(sources, setting_figures(sources.groups, report.cards), page_analyses(answers, report))
+    _write(folder / AUDIT_PAGE, pages.render("index.html.j2", variables(context)))
     (folder / FORMS).mkdir()
     write, forms = partial(_write_form, sources, folder, out, pages), list(sources.forms)
     for form in forms[:1]:
@@ -185,7 +191,8 @@ def _render(report: AuditReport, folder: Path, out: Path, pages: TemplateRendere
     for file in report_files():
         file.write(report, folder / file.name)
         names.append(file.name)
-    for name, kind, image in ((figure.name, kind, image) for figure, image in figures.items() for kind in VECTORS):
+    images = figure_files(context.figures, context.analyses)
+    for name, kind, image in ((figure.name, kind, image) for figure, image in images.items() for kind in VECTORS):
         path = folder / f"{name}.{kind}"
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(image.saved(kind))
@@ -201,15 +208,6 @@ def _write_form(sources: Sources, folder: Path, out: Path, pages: TemplateRender
     for suffix in FORM_FORMATS:
         _write(folder / f"{link.stem}{suffix}", pages.render(f"form{suffix}.j2", page if suffix == ".html" else text))
     check_blanks_kept(blanks, (folder / link.markdown).read_text(encoding="utf-8"), out / link.markdown)
-
-
-def _index(sources: Sources, pages: TemplateRenderer) -> tuple[str, Mapping[FigureFile, bytes]]:
-    """Return index.html and its figures; the page without figures shows how much space is left for them."""
-    without_figures = index_context(sources)
-    figures = embed_figures(pages.render("index.html.j2", variables(without_figures)), sources)
-    context = replace(without_figures, figures=figures)
-    figure_images = rendered_figures(context)
-    return pages.render("index.html.j2", variables(replace(context, figure_files=tuple(figure_images)))), figure_images
 
 
 def _write(path: Path, text: str) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from fa_registry.metrics import Known, kind_of, metrics_of_report, subject_of
+from fa_registry.metrics import Known, kind_of, subject_of
 from fa_registry.protocol.builtin_editions import DIGEST, FOREIGN, SHIPPED, describe_edition, provenance_of
 from fa_registry.protocol.grouping import Group, groups, seeds_key
 from fa_registry.protocol.near_settings import Differing, NearSettings
@@ -24,17 +24,15 @@ from fa_registry.records import (
     OtherRun,
     RunAudit,
     RunSpec,
-    Scalar,
     Verdict,
 )
 from fa_registry.reporting.labels import group_label, slug
-from fa_registry.reporting.report_values import SEVERITY, Columns, Frozen, audit_columns, integrity_row
+from fa_registry.reporting.report_values import SEVERITY, Columns, Values, audit_columns, integrity_row
 from fa_registry.reporting.text.filters import na, reading
 from fa_registry.reporting.view_models import (
     ChangedEdition,
     ComparedRow,
     Difference,
-    EditionChange,
     IntegrityRow,
     Link,
     Truncated,
@@ -52,7 +50,6 @@ OUTCOME_TEXT = {
 MOST_CHANGES = 60  # changes of an edition that a page shows; a user-supplied file may differ in every text
 MOST_STATEMENT = 6  # different findings on one subject that a page shows
 MOST_RUNS = 8
-NOWHERE = "—"
 SAME_FINDINGS = "The findings are the same, but the editions draw different verdicts from them."
 NOT_JUDGED = Verdict("incomplete", "not judged")
 Judged = tuple[EditionReference, Sequence[Finding]]  # an edition, and its findings on the runs of one group
@@ -76,17 +73,15 @@ class Sources:
         judgements: For each edition, a mapping from run id to judgement.
         exclusions: Mapping from a group to its excluded runs. The key is `seeds_key` of the specification. If the specification is
             not known, the key is (method label, setting).
-        known: The metrics of the report.
     """
 
     report: AuditReport
     groups: tuple[Group, ...]
     links: tuple[Link | None, ...]
-    frozen: Frozen
+    values: Values
     editions: tuple[EditionReference, ...]
     judgements: tuple[Mapping[str, RunAudit | Judgement], ...]
     exclusions: Mapping[str | tuple[str, str], Sequence[Exclusion]]
-    known: Known
 
     @classmethod
     def of(cls, report: AuditReport) -> Sources:
@@ -102,12 +97,16 @@ class Sources:
             report,
             ordered,
             tuple(None if group.control else form_link(group) for group in ordered),
-            Frozen.of(report),
+            Values.of(report),
             (report.edition, *(opinion.edition for opinion in report.opinions)),
             (leading, *further),
             exclusions,
-            metrics_of_report(report),
         )
+
+    @property
+    def known(self) -> Known:
+        """The metrics of the report."""
+        return self.values.known
 
     def controls(self, group: Group) -> list[Group]:
         """Return the frozen controls of the runs of a group, as groups that contain only these controls."""
@@ -225,11 +224,7 @@ def changed_editions(editions: Iterable[EditionReference]) -> Iterator[ChangedEd
     for edition in editions:
         if provenance_of(edition) != SHIPPED or edition.overrides:
             changes = () if provenance_of(edition) == FOREIGN else edition.differences
-            rows = [
-                EditionChange(change.rule, change.field, _value(change.shipped), _value(change.this))
-                for change in changes
-            ]
-            yield ChangedEdition(edition, _why_changed(edition), Truncated.first(MOST_CHANGES, rows))
+            yield ChangedEdition(edition, _why_changed(edition), Truncated.first(MOST_CHANGES, changes))
 
 
 def _why_changed(edition: EditionReference) -> str:
@@ -243,14 +238,6 @@ def _why_changed(edition: EditionReference) -> str:
     if not edition.based_on:
         return "this edition shares no rule with a built-in edition"
     return f"this edition is a user-supplied file, and differs from {edition.based_on} in {len(edition.differences)} points"
-
-
-def _value(value: Scalar | None) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if value is None or value == "":
-        return NOWHERE
-    return value if isinstance(value, str) else f"{value:.12g}"
 
 
 def differences(judged: Sequence[Judged], card_metrics: Known) -> list[Difference]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fa_registry.metrics import (
     LAST_SITE,
@@ -15,6 +15,7 @@ from fa_registry.metrics import (
     headline_of,
     headlines_of,
     kind_of,
+    metrics_of_report,
     over_seeds,
     quantity_of,
     subject_of,
@@ -44,16 +45,22 @@ Columns = tuple[Metric, ...]  # columns of a table with one number per run
 
 
 @dataclass(frozen=True)
-class Frozen:
-    """The frozen controls of a report; their run ids are the keys."""
+class Values:
+    """The numbers of runs, and of the frozen controls with which they are compared.
 
-    runs: Mapping[str, RunRecord]
+    Args:
+        runs: Mapping from run id to record; it contains the frozen controls.
+        known: The metrics of the report.
+    """
+
+    runs: Mapping[str, RunRecord] = field(default_factory=dict)
+    known: Known = field(default_factory=dict)
 
     @classmethod
-    def of(cls, report: AuditReport) -> Frozen:
-        return cls({run.record.run_id: run.record for run in report.runs})
+    def of(cls, report: AuditReport) -> Values:
+        return cls({run.record.run_id: run.record for run in report.runs}, metrics_of_report(report))
 
-    def value(self, run: RunAudit) -> Number:
+    def frozen(self, run: RunAudit) -> Number:
         """Return the main metric of the run's frozen control, such as its accuracy.
 
         If there is no control, return the value that the author stated when the run was adopted.
@@ -76,19 +83,58 @@ class Frozen:
 
         The metric is not verified if the author stated it, or if the frozen control is not proven to be frozen.
         """
-        number = self.value(run)
+        number = self.frozen(run)
         return number.reading.value is not None and (number.run_ids == (run.record.run_id,) or bool(run.frozen_doubt))
 
     def margin(self, run: RunAudit) -> Number:
         """Return the margin over the frozen control, with the formula of the rules of an edition."""
         headline = headline_of(run.record.measurements)
-        observed, frozen = scalar_metric(run.record, headline.name), self.value(run)
+        observed, frozen = scalar_metric(run.record, headline.name), self.frozen(run)
         run_ids = (run.record.run_id, *frozen.run_ids)
         for reading in (frozen.reading, observed):
             if reading.value is None:
                 return Number(reading, headline.margin_kind, run_ids)
         margin = headline.difference(observed.value, frozen.reading.value)
         return Number(Reading(margin), headline.margin_kind, run_ids)
+
+    def value(self, run: RunAudit, metric: Metric, site: int | None = None) -> Number:
+        """Return the number of a run at one site, or in a table with one number per run.
+
+        Without a site, a metric by site has no number. For a metric with the name `NAME_L`, the number is the value of the metric
+        `NAME` at the last site. The frozen accuracy and the margin depend on the frozen control of the run.
+        """
+        record = run.record
+        if site is not None:
+            row = site_row(record, metric.name)
+            reading = row[site] if site < len(row) else Reading(None, f"site {site} was not measured")
+        elif metric.compared_with_control:
+            headline = headline_of(record.measurements)
+            if metric.name in (headline.frozen, headline.margin):
+                return self.frozen(run) if metric.name == headline.frozen else self.margin(run)
+            reading = Reading(None, f"the task of this run has no {metric.label}")
+        elif metric.name in record.measurements.sites:
+            last = f"{metric.name}{LAST_SITE} is the value at the last site"
+            reading = Reading(None, f"{metric.name} is measured by site: {last}")
+        else:
+            base = "" if metric.name in record.measurements.scalars else at_last_site(metric.name, self.known)
+            reading = last_site(record, base) if base else scalar_metric(record, metric.name)
+        return Number(reading, metric.kind, (record.run_id,))
+
+    def estimate(self, runs: Iterable[RunAudit], metric: Metric, site: int | None = None) -> Estimate:
+        """Return the mean over seeds of a metric, at one site or in a table with one number per run.
+
+        If the metric depends on a frozen accuracy that is not verified, the mean has no interval, because an unverified accuracy is
+        not paired by seed. In this case, the only interval is that of the rule that judges the margin.
+        """
+        runs = list(runs)
+        estimate = seed_estimate(
+            metric, (SeedValue(run.record.spec.seed, self.value(run, metric, site)) for run in runs)
+        )
+        stated = [run for run in runs if metric.compared_with_control and self.stated(run)]
+        if estimate.low.value is None or not stated:
+            return estimate
+        reason = Reading(None, NOT_PROVEN if stated[0].frozen_doubt else _by_author(stated[0]))
+        return dataclasses.replace(estimate, low=reason, high=reason)
 
 
 def scalar_metric(record: RunRecord, name: str) -> Reading:
@@ -104,27 +150,6 @@ def last_site(record: RunRecord, name: str) -> Reading:
     """Return the value of a metric at site L, or N/A if the run did not measure it."""
     row = site_row(record, name)
     return row[-1] if row else Reading(None, f"{name} was not measured")
-
-
-def metric_of_run(run: RunAudit, quantity: Metric, frozen: Frozen, card_metrics: Known = NONE) -> Number:
-    """Return the number of a run for one column of a table.
-
-    A metric by site has no number in a table with one number per run. For a metric with the name `NAME_L`, the number is the value
-    of the metric `NAME` at the last site. The frozen accuracy and the margin depend on the frozen control of the run.
-    """
-    record = run.record
-    if quantity.compared_with_control:
-        headline = headline_of(record.measurements)
-        if quantity.name in (headline.frozen, headline.margin):
-            return frozen.value(run) if quantity.name == headline.frozen else frozen.margin(run)
-        reading = Reading(None, f"the task of this run has no {quantity.label}")
-    elif quantity.name in record.measurements.sites:
-        last = f"{quantity.name}{LAST_SITE} is the value at the last site"
-        reading = Reading(None, f"{quantity.name} is measured by site: {last}")
-    else:
-        base = "" if quantity.name in record.measurements.scalars else at_last_site(quantity.name, card_metrics)
-        reading = last_site(record, base) if base else scalar_metric(record, quantity.name)
-    return Number(reading, quantity.kind, (record.run_id,))
 
 
 def audit_columns(runs: Sequence[RunAudit], names: Sequence[str] = (), card_metrics: Known = NONE) -> Columns:
@@ -143,7 +168,7 @@ def audit_columns(runs: Sequence[RunAudit], names: Sequence[str] = (), card_metr
     )
 
 
-def seed_row(run: RunAudit, frozen: Frozen, columns: Columns, card_metrics: Known = NONE) -> SeedRow:
+def seed_row(run: RunAudit, values: Values, columns: Columns) -> SeedRow:
     """Return one run with its number in each column."""
     record = run.record
     return SeedRow(
@@ -154,7 +179,7 @@ def seed_row(run: RunAudit, frozen: Frozen, columns: Columns, card_metrics: Know
         status=record.status,
         verdict=run.verdict,
         integrity=record.integrity.state,
-        numbers={column.name: metric_of_run(run, column, frozen, card_metrics) for column in columns},
+        numbers={column.name: values.value(run, column) for column in columns},
     )
 
 
@@ -171,44 +196,20 @@ def seed_estimate(quantity: Metric, values: Iterable[SeedValue]) -> Estimate:
     )
 
 
-def scalar_estimate(runs: Iterable[RunAudit], quantity: Metric) -> Estimate:
-    """Return the mean over seeds of a metric with one number per run."""
-    values = (
-        SeedValue(record.spec.seed, Number(scalar_metric(record, quantity.name), quantity.kind, (record.run_id,)))
-        for record in (run.record for run in runs)
-    )
-    return seed_estimate(quantity, values)
-
-
-def figure_estimate(runs: Sequence[RunAudit], quantity: Metric, frozen: Frozen, card_metrics: Known = NONE) -> Estimate:
-    """Return the mean over seeds of a metric in a column of a table.
-
-    If the metric depends on a frozen accuracy that is not verified, the mean has no interval, because an unverified accuracy is not
-    paired by seed. In this case, the only interval is that of the rule that judges the margin.
-    """
-    values = [SeedValue(run.record.spec.seed, metric_of_run(run, quantity, frozen, card_metrics)) for run in runs]
-    estimate = seed_estimate(quantity, values)
-    stated = [run for run in runs if quantity.compared_with_control and frozen.stated(run)]
-    if estimate.low.value is None or not stated:
-        return estimate
-    reason = Reading(None, NOT_PROVEN if stated[0].frozen_doubt else _by_author(stated[0]))
-    return dataclasses.replace(estimate, low=reason, high=reason)
-
-
 def _by_author(run: RunAudit) -> str:
     return BY_AUTHOR.format(headline_of(run.record.measurements).frozen_metric.label)
 
 
-def control_rows(runs: Iterable[RunAudit], frozen: Frozen) -> tuple[ControlRow, ...]:
+def control_rows(runs: Iterable[RunAudit], values: Values) -> tuple[ControlRow, ...]:
     """Return the state of each run's frozen control; runs that are controls are ignored."""
-    return tuple(_control_row(run, frozen) for run in runs if run.record.spec.control == "none")
+    return tuple(_control_row(run, values) for run in runs if run.record.spec.control == "none")
 
 
-def _control_row(run: RunAudit, frozen: Frozen) -> ControlRow:
-    control, state = frozen.runs.get(run.frozen_run_id), "absent"
+def _control_row(run: RunAudit, values: Values) -> ControlRow:
+    control, state = values.runs.get(run.frozen_run_id), "absent"
     if run.frozen_doubt:
         state = "stated" if run.frozen_run_id else "several"
-    elif frozen.stated(run):
+    elif values.stated(run):
         state = "stated"
     elif run.frozen_run_id:
         state = control.integrity.state if control else "not part of this report"

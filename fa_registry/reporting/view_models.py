@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from fa_registry.records import EditionReference, OtherRun, Reading, Verdict, Waiver
+from fa_registry.records import EditionReference, OtherRun, Reading, RuleDifference, Verdict, Waiver
 
 T = TypeVar("T")
 
@@ -355,16 +355,6 @@ class EditionComparison:
 
 
 @dataclass(frozen=True)
-class EditionChange:
-    """A difference between an edition and its base, a built-in edition."""
-
-    rule: str
-    field: str
-    shipped: str
-    this: str
-
-
-@dataclass(frozen=True)
 class ChangedEdition:
     """A modified or user-supplied edition, with its differences from its base.
 
@@ -374,7 +364,7 @@ class ChangedEdition:
 
     edition: EditionReference
     words: str
-    rows: Truncated[EditionChange]
+    rows: Truncated[RuleDifference]
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,7 @@ def nothing_twice(undrawn, measured_once, in_this_process):
 
 
 def leave_out_figures(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(render, "embed_figures", lambda page, sources: NO_FIGURES)
+    patch.setattr(render, "setting_figures", lambda groups, cards: NO_FIGURES)
     patch.setattr(form, "form_figures", lambda group, controls, cards: ())
 
 

@@ -24,7 +24,7 @@ PICTURES = (
 
 
 class Blank(RenderedFigure):
-    """A synthetic picture: an empty SVG, and a word for paper."""
+    """A synthetic picture: no pixels, and a word for paper."""
 
     def saved(self, kind: str) -> bytes:
         return b"blank"
@@ -32,7 +32,7 @@ class Blank(RenderedFigure):
 
 @cache
 def blank() -> Blank:
-    return Blank(b"<svg/>", Figure())
+    return Blank(b"", Figure())
 
 
 @contextmanager

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import io
-import math
 import sys
-from urllib.parse import quote, unquote
-from xml.etree import ElementTree
 
 import matplotlib
 import numpy as np
 import pytest
 from PIL import Image
 
+from fa_registry.analyses import answers_of
 from fa_registry.metrics import DECLARED, HEADLINES
 from fa_registry.protocol.grouping import groups
 from fa_registry.protocol.rules import load_edition
 from fa_registry.records import Measurements, Reading, Series
-from fa_registry.reporting.figures.canvas import IN_URI, compact_svg, thinned
-from fa_registry.reporting.figures.page import LEAST_ROOM, PAGE, bytes_left, setting_figures, size_of
+from fa_registry.reporting.figures import page
+from fa_registry.reporting.figures.page import setting_figures
 from fa_registry.reporting.figures.style import CONTROL, PALETTE, colours, styled
 from fa_registry.reporting.figures.trajectories import (
     PANELS,
@@ -34,8 +33,15 @@ from fa_registry.reporting.figures.trajectories import (
     table_rows,
     trajectory_figure,
 )
+from fa_registry.reporting.pages.analyses import page_analyses
+from fa_registry.reporting.pages.index import index_context
+from fa_registry.reporting.report_index import Sources
+from fa_registry.reporting.text.environment import TemplateRenderer, variables
 from fa_registry.reporting.view_models import Truncated
+from tests.reporting.page_figures.scenes import followed
+from tests.reporting.scenes import full_report
 
+PNG = b"\x89PNG"
 GROWTH, ACCURACY = f"{DECLARED['growth_max'].title} per block", DECLARED["accuracy"].title
 PANEL = {panel.quantity: panel for panel in (*PANELS, *map(Panel.of, HEADLINES.values()))}
 
@@ -43,13 +49,6 @@ PANEL = {panel.quantity: panel for panel in (*PANELS, *map(Panel.of, HEADLINES.v
 def picture(panel, groups_of_setting, shades):
     with styled():
         return trajectory_figure(panel, groups_of_setting, shades)
-
-
-def test_the_picture_carries_no_metadata_and_is_small(report):
-    ordered = groups(report)
-    svg = picture(PANEL["h_L"], ordered, colours(ordered))
-    assert b"<metadata" not in svg and b"<g>" not in svg
-    assert len(svg) < 25_000
 
 
 def test_matplotlib_is_left_as_it_was(report):
@@ -81,7 +80,7 @@ def test_methods_keep_their_colour_and_controls_are_grey(report):
 def test_the_line_has_the_methods_colour(report):
     ordered = [group for group in groups(report) if group.method == "dfa"]
     drawn = picture(PANEL["h_L"], ordered, {"dfa": ("#00ff00", "-")})
-    pixels = np.asarray(Image.open(io.BytesIO(drawn.saved("png"))).convert("RGB"), dtype=int)
+    pixels = np.asarray(Image.open(io.BytesIO(drawn)).convert("RGB"), dtype=int)
     green = (pixels[..., 1] > 200) & (pixels[..., 0] < 90) & (pixels[..., 2] < 90)
     assert green.sum() > 200
     curve = green[30:]  # below the legend
@@ -105,7 +104,7 @@ def test_any_numbers_can_be_drawn(report, panel, values):
     spec = dataclasses.replace(run.record.spec, method="$\\frac{$")
     record = dataclasses.replace(run.record, spec=spec, trajectory={panel.quantity: Series(values)})
     ordered = groups(dataclasses.replace(report, runs=(dataclasses.replace(run, record=record),)))
-    assert picture(panel, ordered, colours(ordered)).startswith(b"<svg ")
+    assert picture(panel, ordered, colours(ordered)).startswith(PNG)
 
 
 def test_a_limit_without_a_place_on_the_axis_is_no_obstacle(report):
@@ -123,7 +122,7 @@ def test_a_limit_without_a_place_on_the_axis_is_no_obstacle(report):
         for group in ordered
     ]
     assert panel_limit(PANEL["growth_max"], zero) == ("D1", 0.0)
-    assert picture(PANEL["growth_max"], zero, colours(zero)).startswith(b"<svg ")
+    assert picture(PANEL["growth_max"], zero, colours(zero)).startswith(PNG)
 
 
 def test_the_limits_are_the_editions_thresholds(report):
@@ -194,8 +193,10 @@ def test_the_table_is_a_subsample_with_both_ends(report):
     ordered = groups(report)
     epochs = table_epochs(30)
     assert epochs[0] == 0 and epochs[-1] == 30 and len(epochs) == SHOWN_EPOCHS and list(epochs) == sorted(set(epochs))
-    rows = table_rows(PANEL["h_L"], ordered, epochs)
-    diverged = next(numbers for method, seed, numbers in rows if (method, seed) == ("dfa", 123))
+    rows = {
+        (group.name, row.name): row.cells for group in table_rows(PANEL["h_L"], ordered, epochs) for row in group.rows
+    }
+    diverged = rows["dfa", "123"]
     assert diverged[0].reading.value == 16.0 and diverged[-1].reading.not_finite
 
 
@@ -206,22 +207,24 @@ def test_no_run_has_no_curve():
 
 def test_every_figure_has_text_numbers_and_its_own_bytes(report):
     (part,) = setting_figures(groups(report)).shown
-    assert [picture.title for picture in part.pictures] == [
+    assert [figure.title for figure in part.figures] == [
         "Scale of the stream",
         GROWTH,
         "Growth since initialisation",
         "Reference gradient",
         ACCURACY,
+        "Accuracy of every seed",
     ]
-    for picture in part.pictures:
-        assert picture.uri == f"data:image/svg+xml,{quote(bytes(picture.drawn), safe=IN_URI)}"
-        assert ElementTree.fromstring(unquote(picture.uri.split(",", 1)[1])).tag.endswith("svg")
-        assert "dfa seed 123 from" in picture.alt
-        assert len(picture.rows) == len(report.runs) and all(len(row[2]) == len(picture.epochs) for row in picture.rows)
+    assert len({figure.drawn for figure in part.figures}) == len(part.figures)
+    for figure in part.figures[:-1]:
+        assert base64.b64decode(figure.uri.removeprefix("data:image/png;base64,")) == figure.drawn
+        assert "dfa seed 123 from" in figure.alt
+        rows = [row for group in figure.groups for row in group.rows]
+        assert len(rows) == len(report.runs) and all(len(row.cells) == len(figure.columns) for row in rows)
 
 
 def test_captions_name_the_limit_and_the_cross(report):
-    captions = {picture.title: picture.caption for picture in setting_figures(groups(report)).shown[0].pictures}
+    captions = {picture.title: picture.caption for picture in setting_figures(groups(report)).shown[0].figures}
     assert "the limit of D1, 50." in captions[GROWTH]
     assert "the limit of D2, 10⁻⁷." in captions["Reference gradient"]
     assert "A cross marks" in captions["Scale of the stream"] and "A cross marks" not in captions[ACCURACY]
@@ -231,14 +234,19 @@ def test_captions_name_the_limit_and_the_cross(report):
 def test_settings_without_trajectories_show_the_end_alone_and_without_accuracy_nothing(report):
     runs = tuple(dataclasses.replace(run, record=dataclasses.replace(run.record, trajectory={})) for run in report.runs)
     (part,) = setting_figures(groups(dataclasses.replace(report, runs=runs))).shown
-    assert part.pictures == () and [panel.title for panel in part.plates] == ["Accuracy of every seed"]
+    assert [figure.title for figure in part.figures] == ["Accuracy of every seed"]
     bare = [dataclasses.replace(run.record, measurements=Measurements({}, {})) for run in runs]
     runs = tuple(dataclasses.replace(run, record=record) for run, record in zip(runs, bare, strict=True))
     assert setting_figures(groups(dataclasses.replace(report, runs=runs))) == Truncated((), 0)
 
 
 def in_settings(report, count):
-    """The report's runs, once in each of `count` settings."""
+    """The groups of the report's runs, once in each of `count` settings."""
+    return groups(repeated(report, count))
+
+
+def repeated(report, count):
+    """The report with its runs once in each of `count` settings."""
     runs = []
     for number in range(count):
         for run in report.runs:
@@ -247,84 +255,29 @@ def in_settings(report, count):
                 run.record, spec=spec, setting=f"setting {number}", run_id=f"{number}{run.record.run_id}"
             )
             runs.append(dataclasses.replace(run, record=record))
-    return groups(dataclasses.replace(report, runs=tuple(runs)))
+    return dataclasses.replace(report, runs=tuple(runs), opinions=())
 
 
-def test_settings_are_drawn_in_order_until_the_page_is_full(report):
-    every = setting_figures(in_settings(report, 3))
-    assert (len(every.shown), every.left) == (3, 0)
-    room = sum(len(one.uri) for one in (*every.shown[0].pictures, *every.shown[0].plates))
-    some = setting_figures(in_settings(report, 3), room=int(2.1 * room))
-    assert (some.total, [part.setting for part in some.shown]) == (3, ["setting 0"])  # their tables take room too
+def test_a_page_shows_the_first_settings_and_no_long_table(report, monkeypatch):
+    monkeypatch.setattr(page, "MOST_SETTINGS", 2)
+    some = setting_figures(in_settings(report, 3))
+    monkeypatch.setattr(page, "MOST_RUNS", 2 * len(report.runs) - 1)
+    assert len(setting_figures(in_settings(report, 3)).shown) == 1
+    monkeypatch.setattr(page, "MOST_RUNS", 0)
+    assert len(setting_figures(in_settings(report, 3)).shown) == 1  # the first one always
+    assert (some.total, [part.setting for part in some.shown]) == (3, ["setting 0", "setting 1"])
+    figure = some.shown[0].figures[0]
+    monkeypatch.setattr(page, "MOST_NUMBERS", len(report.runs) * len(figure.columns) - 1)
+    (part,) = setting_figures(in_settings(report, 1)).shown
+    assert [bool(one.groups) for one in part.figures] == [False] * 5 + [True]  # the last one has no epochs
+    assert [one.drawn for one in part.figures] == [one.drawn for one in some.shown[0].figures]
 
 
-def test_a_figure_gives_up_its_numbers_before_it_is_left_out_and_the_first_setting_is_always_drawn(report):
-    (whole,) = setting_figures(in_settings(report, 1)).shown
-    images = sum(len(one.uri) + len(one.alt.encode()) + 2000 for one in (*whole.pictures, *whole.plates))
-    for room, shown in ((0, 1), (int(1.9 * images), 1), (int(2.1 * images), 2)):
-        found = setting_figures(in_settings(report, 3), room=room)
-        first = found.shown[0]
-        assert (len(found.shown), found.total) == (shown, 3)
-        assert [len(first.pictures), len(first.plates)] == [5, 1]
-        assert all(one.uri for one in (*first.pictures, *first.plates))
-        if not room:
-            numbers = [*(picture.rows for picture in first.pictures), *(panel.groups for panel in first.plates)]
-            assert not any(numbers) and not first.full
-
-
-def test_what_the_rest_of_the_page_takes_the_figures_do_not_get():
-    assert bytes_left(300_000) == PAGE - 300_000
-    assert bytes_left(5_000_000) == bytes_left(PAGE) == LEAST_ROOM
-
-
-def test_the_bytes_that_are_counted_are_about_those_that_are_written(report, tmp_path):
-    from fa_registry.reporting.render import render_report
-
-    page = render_report(report, tmp_path)[0].read_text("utf-8")
-    page = page[page.index('<h2 id="figures">') :]
-    page = page[: page.index("</section>")]
-    written = len(page[page.index("<figure>") : page.rindex("</figure>")].encode())
-    (part,) = setting_figures(groups(report), report.cards).shown
-    counted = sum(map(size_of, (*part.pictures, *part.plates)))
-    assert 0.85 < counted / written < 1.15
-
-
-def test_figures_by_site_get_the_room_that_is_left(report):
-    from tests.reporting.page_figures.scenes import followed
-
-    ordered = groups(followed(report))
-    (whole,) = setting_figures(ordered, report.cards).shown
-    assert whole.full and len(whole.plates) == 1 and len(whole.map.panels) == len(whole.heat_maps) == 3
-    few = sum(map(size_of, (*whole.pictures, *whole.plates))) + 4000
-    (part,) = setting_figures(ordered, report.cards, room=few).shown
-    assert not part.full and [picture.uri for picture in part.pictures] == [picture.uri for picture in whole.pictures]
-    assert [panel.uri for panel in part.plates] == [whole.plates[0].uri] and part.map is None
-    assert [one.drawn for one in part.heat_maps] == [
-        one.drawn for one in whole.heat_maps
-    ]  # files for papers take no room
-
-
-def test_a_line_keeps_every_point_that_is_seen():
-    """A line within 0.2 pt of the others' line loses its point; a peak, an upright line and a way back keep theirs."""
-    peak = [(0, 0), (10, 1), (20, 0), (30, 1), (40, 50), (50, 0), (60, 0)]
-    assert thinned(peak, 2) == [(0, 0), (30, 1), (40, 50), (50, 0), (60, 0)]
-    square = [(0, 0), (0, 10), (10, 10), (10, 0), (0, 0)]
-    assert thinned(square, 2) == square
-    wave = [(x, round(300 * math.sin(x / 50))) for x in range(0, 1000, 3)]
-    kept = thinned(wave, 4)
-    heights = np.interp([x for x, _ in wave], *zip(*kept, strict=True))
-    assert len(kept) < len(wave) / 3 and max(abs(heights - [y for _, y in wave])) <= 4
-
-
-def test_a_shorter_svg_is_the_same_picture_with_the_same_letters():
-    long = (
-        '<?xml version="1.0"?>\n<svg width="9pt"><metadata> x </metadata><g id="figure_1"><g id="a"/>\n <g clip-path="url(#p)">'
-        '<path d="M 1.2345 2 \nL 3.06 2 \nL 3.06 -1.5 \n" style="fill: none; stroke: #a40e26"/></g></g>\n'
-        '<text style="font-size: 8px; font-family: \'DejaVu Sans\'; fill: #57606a" x="0.5000" y="-0.26" '
-        'transform="rotate(-0 1 2)">0.1234 : -0.5; L</text></svg>'
-    )
-    assert compact_svg(long) == (
-        """<svg style="font-family: 'DejaVu Sans',Verdana,sans-serif" width="9pt"><g clip-path="url(#p)">"""
-        '<path d="m1.2 2 1.9 0 0-3.5" style="fill:none;stroke:#a40e26"/></g>'
-        '<text style="font-size:8px;fill:#57606a" x=".50" y="-.26">0.1234 : -0.5; L</text></svg>'
-    )
+@pytest.mark.long
+def test_the_first_page_of_125_runs_is_smaller_than_one_megabyte():
+    report = repeated(followed(full_report((1, 2, 3, 4, 5))), 6)
+    assert len(report.runs) >= 125
+    sources = Sources.of(report)
+    figures, analyses = setting_figures(sources.groups, report.cards), page_analyses(answers_of(report), report)
+    text = TemplateRenderer().render("index.html.j2", variables(index_context(sources, figures, analyses)))
+    assert len(figures.shown) == 2 and len(text.encode()) < 1_000_000

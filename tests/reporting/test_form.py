@@ -25,7 +25,7 @@ from fa_registry.reporting.pages.form import (
 from fa_registry.reporting.pages.index import index_context
 from fa_registry.reporting.pages.notes import note_context
 from fa_registry.reporting.report_index import Sources
-from fa_registry.reporting.report_values import Frozen
+from fa_registry.reporting.report_values import Values
 from fa_registry.reporting.text.environment import TemplateRenderer, variables
 from tests.reporting.asking import changed
 
@@ -202,7 +202,7 @@ def made(rich):
             ]
             report = dataclasses.replace(report, runs=tuple(runs))
         runs = [run for run in report.runs if run.record.spec.method == "dfa"]
-        return runs, lines(runs, report, Frozen.of(report))
+        return runs, lines(runs, report, Values.of(report))
 
     return of
 
@@ -249,7 +249,7 @@ def test_an_incomplete_is_followed_by_the_lines_that_complete_it(report):
     incomplete = dataclasses.replace(run, verdict=Verdict("incomplete", "INCOMPLETE"))
     assert completion_commands([run], (), report) == ()
     bare = dataclasses.replace(report, waivers=())
-    audit = lines([run], bare, Frozen.of(bare))[-1]
+    audit = lines([run], bare, Values.of(bare))[-1]
     alone, again = dataclasses.replace(incomplete, frozen_run_id=""), incomplete
     first, second = (completion_commands([one], (), bare) for one in (alone, again))
     assert first[-1] == second[-1] == audit and len(first) == len(second) == 2

@@ -70,7 +70,7 @@ def test_an_audit_of_hostile_names_is_harmless(report, hostile):
 
 def test_the_margin_is_that_of_the_forms(notes, report):
     for run in report.runs:
-        value = notes.sources.frozen.margin(run).reading.value
+        value = notes.sources.values.margin(run).reading.value
         assert notes.margin(run) == (None if value is None else ("margin_pp", value))
     assert any(notes.margin(run) is not None for run in report.runs)
 

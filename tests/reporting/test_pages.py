@@ -9,7 +9,7 @@ import pytest
 
 from fa_registry.protocol.rules import load_edition
 from fa_registry.records import Waiver
-from fa_registry.reporting.figures.page import setting_figures
+from fa_registry.reporting.figures import page as figure_page
 from fa_registry.reporting.files import report_files
 from fa_registry.reporting.pages import index
 from fa_registry.reporting.pages.form import form_context, form_page_context
@@ -191,7 +191,7 @@ def test_the_interval_of_a_margin_is_printed_once_a_group(rich, rich_pages):
 
 def test_a_crowded_page_says_what_is_not_on_it(rich, tmp_path, monkeypatch):
     monkeypatch.setattr(index, "MOST", 2)
-    monkeypatch.setattr(index, "setting_figures", lambda *given: setting_figures(*given[:2], room=1))
+    monkeypatch.setattr(figure_page, "MOST_NUMBERS", 1)
     page_text = text_of(written(rich, tmp_path)["index.html"])
     for needed in (
         "7 more of 9 are not on this page: they are less severe than the findings above",
@@ -339,7 +339,7 @@ def test_pages_hold_no_script_and_nothing_from_outside(any_pages):
         assert page.handlers == []
         assert len(page.ids) == len(set(page.ids))
         assert all(
-            reference.startswith("data:image/svg+xml,") or ALLOWED.match(reference) for reference in page.references
+            reference.startswith("data:image/png;base64,") or ALLOWED.match(reference) for reference in page.references
         ), name
         style = text[text.index("<style>") : text.index("</style>")]
         assert "url(" not in style and "@import" not in style

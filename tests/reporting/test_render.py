@@ -300,7 +300,7 @@ def test_every_figure_is_next_to_the_pages_for_paper(report, tmp_path):
     assert index.count("<img ") == len(names) / 2
     for path in paths:
         drawn = path.read_bytes()
-        assert drawn.startswith(b"%PDF" if path.suffix == ".pdf" else b"<svg ")
+        assert drawn.startswith(b"%PDF" if path.suffix == ".pdf" else b"<?xml ")
         assert not any(word in drawn for word in (b"CreationDate", b"dc:date", b"Matplotlib v"))
     second = [dataclasses.replace(run.record, setting="another") for run in report.runs]
     second = [

@@ -12,12 +12,10 @@ from fa_registry.records import OUTCOMES, FurtherLimit, GuardReading, Reading
 from fa_registry.reporting.report_values import (
     BY_AUTHOR,
     SEVERITY,
-    Frozen,
+    Values,
     audit_columns,
-    figure_estimate,
     finding_rows,
     last_site,
-    metric_of_run,
     most_severe_first,
     rule_sentence,
     scalar_metric,
@@ -181,7 +179,7 @@ def values(*readings):
 
 def test_a_seed_row_holds_the_runs_own_numbers(report):
     run = report.runs[2]
-    numbers = seed_row(run, Frozen.of(report), audit_columns(report.runs)).numbers
+    numbers = seed_row(run, Values.of(report), audit_columns(report.runs)).numbers
     assert numbers["accuracy"].reading == run.record.measurements.scalars["accuracy"] == Reading(0.81)
     assert numbers["g_norm_mean_ce_L"].reading == run.record.measurements.sites["g_norm_mean_ce"][-1]
     assert numbers["accuracy"].run_ids == (run.record.run_id,)
@@ -191,14 +189,14 @@ def test_a_seed_row_holds_the_runs_own_numbers(report):
 
 def test_a_control_is_not_compared_with_itself(report):
     control = next(run for run in report.runs if run.verdict.outcome == "control")
-    assert Frozen.of(report).value(control).reading.reason == "this run is the frozen control"
+    assert Values.of(report).frozen(control).reading.reason == "this run is the frozen control"
 
 
 def test_a_missing_frozen_control_is_na_with_its_reason(report):
     alone = dataclasses.replace(report.runs[0], frozen_run_id="")
-    assert Frozen.of(report).margin(alone).reading.reason == "no frozen control of the same setting and seed"
+    assert Values.of(report).margin(alone).reading.reason == "no frozen control of the same setting and seed"
     lost = dataclasses.replace(report.runs[0], frozen_run_id="0" * 32)
-    assert Frozen.of(report).margin(lost).reading.reason == "the frozen control is not part of this report"
+    assert Values.of(report).margin(lost).reading.reason == "the frozen control is not part of this report"
 
 
 def test_what_was_not_measured_says_so(report):
@@ -233,31 +231,28 @@ def test_without_an_interval_there_is_a_reason(readings, reason):
 
 def test_a_stated_frozen_accuracy_has_no_interval_that_is_paired_by_seed(report):
     runs = [run for run in report.runs if run.record.spec.method == "dfa" and run.record.spec.control == "none"][:2]
-    frozen, margin = Frozen.of(report), quantity_of("margin_pp")
-    assert figure_estimate(runs, margin, frozen).low.value is not None
+    known, margin = Values.of(report), quantity_of("margin_pp")
+    assert known.estimate(runs, margin).low.value is not None
     alone = [
         dataclasses.replace(changed(run, scalars={"frozen_accuracy": 0.3}), frozen_run_id="")  # fa: ok FA010 stated
         for run in runs
     ]
     stated = [runs[0], alone[1]]
     for column in (margin, quantity_of("frozen_accuracy")):
-        found = figure_estimate(stated, column, frozen)
+        found = known.estimate(stated, column)
         assert (
             found.mean.reading.value is not None
             and found.low.reason == BY_AUTHOR.format("frozen accuracy") == found.high.reason
         )
-    assert figure_estimate(stated, quantity_of("accuracy"), frozen).low.value is not None
+    assert known.estimate(stated, quantity_of("accuracy")).low.value is not None
 
 
 def test_a_column_may_be_a_site_quantity_at_the_last_site_and_never_one_by_site(rich):
     (gain, by_site) = (quantity_of(name) for name in ("gain_L", "gain"))
-    run, frozen = rich.runs[0], Frozen.of(rich)
-    assert metric_of_run(run, gain, frozen).reading == run.record.measurements.sites["gain"][-1]
+    run, known = rich.runs[0], Values.of(rich)
+    assert known.value(run, gain).reading == run.record.measurements.sites["gain"][-1]
     assert (gain.words, gain.about, gain.mean) == (f"{by_site.words}, at the last site", "gain", by_site.mean)
-    assert (
-        metric_of_run(run, by_site, frozen).reading.reason
-        == "gain is measured by site: gain_L is the value at the last site"
-    )
+    assert known.value(run, by_site).reading.reason == "gain is measured by site: gain_L is the value at the last site"
 
 
 def test_a_stated_token_loss_is_named_as_such(report):
@@ -270,5 +265,5 @@ def test_a_stated_token_loss_is_named_as_such(report):
         measured = dataclasses.replace(alone.record.measurements, scalars=scalars)
         record = dataclasses.replace(alone.record, measurements=measured)
         stated.append(dataclasses.replace(alone, record=record, frozen_run_id=""))
-    found = figure_estimate(stated, quantity_of("margin_nats"), Frozen.of(report))
+    found = Values.of(report).estimate(stated, quantity_of("margin_nats"))
     assert found.low.reason == BY_AUTHOR.format("frozen loss per token")

@@ -15,7 +15,7 @@ from fa_registry.metrics import Headline, headlines_of, over_seeds
 from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.paired_runs import common_chance
 from fa_registry.records import Reading
-from fa_registry.reporting.figure_models import FigurePanel
+from fa_registry.reporting.figure_models import PageFigure
 from fa_registry.reporting.figures.canvas import (
     LABEL,
     SMALL,
@@ -30,7 +30,7 @@ from fa_registry.reporting.figures.frames import from_frame
 from fa_registry.reporting.figures.style import CHANCE_LOOK, CONTROL, GREY_BAND, INK, LIMIT, LIMIT_LOOK, PALETTE, TICK
 from fa_registry.reporting.figures.trajectories import limit
 from fa_registry.reporting.labels import group_label, short_names
-from fa_registry.reporting.report_values import scalar_estimate
+from fa_registry.reporting.report_values import Values
 from fa_registry.reporting.text import filters
 from fa_registry.reporting.view_models import Number, Row
 from fa_registry.text_safety import escape_control
@@ -62,17 +62,15 @@ def accuracy_numbers(groups: Sequence[Group]) -> pd.DataFrame:
 
 def _line(groups: Sequence[Group], headline: Headline) -> tuple[str, float, float]:
     """Return the tuple (rule, margin, required value of the main metric) of a margin rule."""
-    frozen = scalar_estimate(
-        (run for group in groups for run in group.runs if run.record.spec.control == "frozen"),
-        headline.metric,
-    ).mean.reading.value
+    controls = (run for group in groups for run in group.runs if run.record.spec.control == "frozen")
+    frozen = Values().estimate(controls, headline.metric).mean.reading.value
     rule, threshold = limit(headline.margin, groups) or ("", math.nan)
     if frozen is None or not rule:
         return "", math.nan, math.nan
     return rule, threshold, frozen + headline.sign * threshold / headline.scale
 
 
-def accuracy_panel(groups: Sequence[Group], width: float = WIDTH) -> FigurePanel | None:
+def accuracy_panel(groups: Sequence[Group], width: float = WIDTH) -> PageFigure | None:
     """Return the figure of the main metric in one setting, or None if no run has a value."""
     frame = accuracy_numbers(groups)
     if frame["value"].isna().all():
@@ -88,16 +86,14 @@ def accuracy_panel(groups: Sequence[Group], width: float = WIDTH) -> FigurePanel
     caption += f" The dotted line is chance, {filters.KINDS[metric.kind](chance)}." if not math.isnan(chance) else ""
     hidden = frame["method"].nunique() - MOST
     caption += f" {hidden} more methods are in the table." if hidden > 0 else ""
-    image = draw(frame, width)
-    return FigurePanel(
+    return PageFigure(
         title,
         f"{title}: {'; '.join(_in_text(frame))}.{f' Dashed line: {text}.' if text else ''}",
         caption,
-        image.uri,
+        draw(frame, width),
         f"{metric.heading} over the whole test set, one column per seed",
-        tuple(f"seed {seed}" for seed in _seeds(frame)),
-        _table(frame),
-        drawn=image,
+        columns=tuple(f"seed {seed}" for seed in _seeds(frame)),
+        groups=_table(frame),
     )
 
 

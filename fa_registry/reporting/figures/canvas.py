@@ -1,4 +1,4 @@
-"""The canvas of all figures: axes, ticks, legends, and reproducible SVG, PDF and PNG files.
+"""The canvas of all figures: axes, ticks, legends, and reproducible PNG, SVG and PDF files.
 
 This module uses only the object interface of matplotlib. pyplot has global state, and a library must not change the user's
 rcParams. All sizes and positions are in inches from the top left corner. Fixed positions are faster than a layout engine of
@@ -7,24 +7,23 @@ matplotlib, and the axes do not move when a label changes.
 
 from __future__ import annotations
 
+import base64
 import io
 import math
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from types import MappingProxyType
-from urllib.parse import quote
 
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.patches import PathPatch
-from matplotlib.path import Path
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
+from PIL import Image
 
 from fa_registry.reporting.figures.style import CHANCE_LOOK, DPI, FRAME, INK, LIMIT_LOOK, TICK, styled
 from fa_registry.reporting.labels import short_names
@@ -35,7 +34,7 @@ from fa_registry.text_safety import escape_control
 WIDTH, WIDE = 5.0, 7.2
 NARROW = 3.3  # one of three figures in a row of a form
 SMALL, LABEL = 7.0, 8.0  # points
-IN_URI = " !$()*+,-./:;=?@[]^_{|}~"  # characters that a data URI may contain in the attribute of a page
+PAGE_COLOURS = 64  # of a PNG on a page; a palette makes the file a quarter as large
 # Formats for papers → the metadata that matplotlib would add; removed, so that the bytes are reproducible.
 VECTORS: Mapping[str, Mapping[str, None]] = MappingProxyType(
     {
@@ -46,29 +45,27 @@ VECTORS: Mapping[str, Mapping[str, None]] = MappingProxyType(
 
 
 class RenderedFigure(bytes):
-    """A figure as the bytes of an SVG, which can also be saved in other formats.
+    """A figure as the bytes of a PNG, which can also be saved as a file for papers.
 
     No format contains a date or a random id, so the bytes are reproducible. The matplotlib figure is a private attribute, because
     user templates receive this object and must not be able to write files.
     """
 
-    def __new__(cls, svg: bytes, figure: Figure) -> RenderedFigure:
-        instance = super().__new__(cls, svg)
+    def __new__(cls, png: bytes, figure: Figure) -> RenderedFigure:
+        instance = super().__new__(cls, png)
         instance._figure = figure
         return instance
 
     @property
     def uri(self) -> str:
-        """The SVG as a data URI, which is shorter than its base64 form."""
-        return f"data:image/svg+xml,{quote(self, safe=IN_URI)}"
+        """The PNG as a data URI."""
+        return f"data:image/png;base64,{base64.b64encode(self).decode()}"
 
     def saved(self, kind: str) -> bytes:
-        """Return the figure as a file in a format of VECTORS, or as `png`."""
-        if kind == "svg":
-            return bytes(self)
+        """Return the figure as a file in a format of VECTORS."""
         stream = io.BytesIO()
         with styled():
-            self._figure.savefig(stream, format=kind, metadata=VECTORS.get(kind, {"Software": None}))
+            self._figure.savefig(stream, format=kind, metadata=VECTORS[kind])
         return stream.getvalue()
 
 
@@ -114,11 +111,9 @@ class Canvas:
         """Draw lines on the sheet."""
         self.sheet.add_collection(LineCollection([*pieces], colors=colour, **look), autolim=False)
 
-    def dots(self, points: Iterable[tuple[float, float]], colour: str, **look: object) -> None:
-        """Draw round dots on the sheet as one path, because circles would make the file five times as long."""
-        ends = [(x + shift, y) for x, y in points for shift in (0, 1e-4)]
-        path = Path(ends, [Path.MOVETO, Path.LINETO] * (len(ends) // 2)) if ends else Path(np.empty((0, 2)))
-        self.sheet.add_patch(PathPatch(path, fill=False, edgecolor=colour, linewidth=3.6, capstyle="round", **look))
+    def dots(self, points: Sequence[tuple[float, float]], colour: str, **look: object) -> None:
+        """Draw round dots on the sheet."""
+        self.sheet.plot(*zip(*points, strict=True), "o", color=colour, markersize=3.6, markeredgewidth=0, **look)
 
     def place(self, left: float, right: float, bottom: float, top: float, **options: float) -> None:
         """Set the margins around all axes; all margins are in inches."""
@@ -135,77 +130,12 @@ class Canvas:
         return 0.12 + 0.19 * math.ceil(len(handles) / columns)
 
     def rendered(self) -> RenderedFigure:
-        """Return the finished figure as SVG."""
-        stream = io.StringIO()
-        self.figure.savefig(stream, format="svg", metadata=VECTORS["svg"])
-        return RenderedFigure(compact_svg(stream.getvalue()).encode(), self.figure)
-
-
-# Parts of matplotlib's SVG without an effect: the header, metadata, names of groups, rotations by 0 degrees, the font's name.
-FONT = "font-family: 'DejaVu Sans'"
-UNSEEN = re.compile(
-    rf"^.*?(?=<svg)|<metadata>.*?</metadata>|(?<=<g) id=\"[^\"]*\"| transform=\"rotate\(-0 [^\"]*\"|{FONT};? ?",
-    re.DOTALL,
-)
-LINE = re.compile(r'(?<= d=")M ([^"A-KM-Za-z]*)(?=")')
-ATTRIBUTE = re.compile(r'(?<= )(?:x|y|d|transform|style)="[^"]*"')
-# In an attribute: digits after the second, zeros before the point, and spaces that separate nothing.
-SHORTER = ((r"(\.\d\d)\d+", r"\1"), (r"(?<!\d)0(?=\.\d)", ""), (r"\s*([MLCQz:;])\s*|\s+(?=-)", r"\1"), (r"\s+", " "))
-DETAIL = 60_000  # bytes of an SVG for which a line may deviate by another 0.1 pt
-GROUP, EMPTY = re.compile(r"</?g\b[^>]*>"), re.compile(r"<g/>|(?<=>)\s+(?=<)")
-
-
-def compact_svg(svg: str) -> str:
-    """Return an SVG of matplotlib with a third of its size.
-
-    Lines are rounded to 0.1 pt, other positions to 0.01 pt. The more a figure contains, the fewer points has a line.
-    """
-    steps = partial(_steps, tolerance=2 + len(svg) // DETAIL)
-    svg = ATTRIBUTE.sub(_shorter, LINE.sub(steps, UNSEEN.sub("", svg)))
-    closing: list[str] = []
-
-    def needed(found: re.Match[str]) -> str:
-        """Return the tag of a group, or "" if the group has no attribute."""
-        if found.group() == "</g>":
-            return closing.pop()
-        closing.append("" if found.group() == "<g>" else "</g>")
-        return found.group() if closing[-1] else ""
-
-    svg = GROUP.sub(needed, EMPTY.sub("", svg))
-    # Verdana has almost the same widths as DejaVu Sans
-    return svg.replace("<svg ", f'<svg style="{FONT},Verdana,sans-serif" ', 1)
-
-
-def _steps(line: re.Match[str], tolerance: int) -> str:
-    """Return the points of a line as steps of 0.1 pt."""
-    rounded = [tuple(round(10 * float(part)) for part in point.split()) for point in line[1].split("L")]
-    points = thinned(rounded, tolerance)
-    steps = [(x - before[0], y - before[1]) for before, (x, y) in zip(points, points[1:], strict=False)]
-    return "m" + " ".join(f"{x / 10:g} {y / 10:g}" for x, y in [*points[:1], *steps])
-
-
-def thinned(points: Sequence[tuple[int, int]], tolerance: int) -> list[tuple[int, int]]:
-    """Return the points of a line without those that are at most `tolerance` from the simpler line."""
-    kept, low, high = [points[0]], -math.inf, math.inf
-    for before, point in zip(points, points[1:], strict=False):
-        x, y = kept[-1]
-        fits = point[0] > x and low <= (point[1] - y) / (point[0] - x) <= high
-        if not fits and before != kept[-1]:
-            kept.append(before)
-            (x, y), low, high = before, -math.inf, math.inf
-        if point[0] > x:
-            low = max(low, (point[1] - tolerance - y) / (point[0] - x))
-            high = min(high, (point[1] + tolerance - y) / (point[0] - x))
-        else:
-            low, high = math.inf, -math.inf
-    return [*kept, points[-1]]
-
-
-def _shorter(attribute: re.Match[str]) -> str:
-    text = attribute.group()
-    for pattern, replacement in SHORTER:
-        text = re.sub(pattern, replacement, text)
-    return text
+        """Return the finished figure as PNG."""
+        canvas, stream = FigureCanvasAgg(self.figure), io.BytesIO()
+        canvas.draw()
+        pixels = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
+        pixels.quantize(PAGE_COLOURS, dither=Image.Dither.NONE).save(stream, "PNG")
+        return RenderedFigure(stream.getvalue(), self.figure)
 
 
 DECADES = 1.5  # values that range over more decades are drawn on a logarithmic axis

@@ -13,7 +13,7 @@ from fa_registry.metrics import NOT_CREDITED, over_seeds
 from fa_registry.protocol.credit import exact_sites
 from fa_registry.protocol.grouping import Group
 from fa_registry.records import Reading, RunRecord
-from fa_registry.reporting.figure_models import FigurePanel
+from fa_registry.reporting.figure_models import PageFigure
 from fa_registry.reporting.figures.canvas import (
     ACROSS,
     LEFT,
@@ -72,7 +72,7 @@ def _rows(label: str, record: RunRecord, cards: Mapping[str, Mapping[str, Any]])
 
 def gamma_panel(
     groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any]], width: float = WIDTH
-) -> FigurePanel | None:
+) -> PageFigure | None:
     """Return the figure of one setting, or None if no method has a null."""
     numbers = gamma_numbers(groups, cards)
     if not len(numbers):
@@ -89,16 +89,15 @@ def gamma_panel(
     if any(row and row[0].reason == NOT_CREDITED for row in measured):
         caption += f" Left out: {NOT_CREDITED}."
     caption += f" {methods - MOST} more methods are in the table." if methods > MOST else ""
-    image = draw(numbers, width)
-    return FigurePanel(
+    return PageFigure(
         TITLE,
         f"{TITLE}. Sites whose mean is outside the null band: {'; '.join(_in_text(numbers))}.",
         caption,
-        image.uri,
+        draw(numbers, width),
         "Mean Γ over seeds and the ends of the null band, by site",
+        "Site",
         ("Γ", "null from", "null to"),
-        tuple(_table(numbers)) if width == WIDTH else (),
-        drawn=image,
+        tuple(_table(numbers)),
     )
 
 
@@ -116,7 +115,7 @@ def _table(numbers: pd.DataFrame) -> Iterator[Row[Number]]:
         for site, (gamma, low, high, _) in _over_runs(rows).iterrows():
             of_site = rows[rows["site"] == site]
             readings = [_known(gamma, of_site["reason"]), *(_known(end, of_site["no_null"]) for end in (low, high))]
-            lines.append(Row(f"site {site}", tuple(Number(reading, "cos", ids) for reading in readings)))
+            lines.append(Row(str(site), tuple(Number(reading, "cos", ids) for reading in readings)))
         yield Row(str(method), rows=tuple(lines), run_ids=ids)
 
 

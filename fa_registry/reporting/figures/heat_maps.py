@@ -22,7 +22,7 @@ from fa_registry.protocol.credit import exact_sites, is_exact
 from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.replay_summary import series_sentence
 from fa_registry.records import Reading, RunAudit
-from fa_registry.reporting.figure_models import FigurePanel, LayerMap, LayerPanel, MapCell
+from fa_registry.reporting.figure_models import LayerMap, LayerPanel, MapCell, PageFigure
 from fa_registry.reporting.figures.canvas import (
     LEFT,
     MOST,
@@ -110,24 +110,23 @@ def reading_at(panel: Panel, run: RunAudit, site: int, epoch: int) -> Reading:
     return series.sites[site][series.epochs.index(epoch)]
 
 
-def heat_panel(panel: Panel, numbers: pd.DataFrame, groups: Sequence[Group]) -> FigurePanel:
+def heat_panel(panel: Panel, numbers: pd.DataFrame, groups: Sequence[Group]) -> PageFigure:
     """Return the heat map of one metric in one setting, with its table.
 
-    The argument `numbers` must contain at least one value. The page shows the map of `layer_map` instead of the image.
+    The argument `numbers` must contain at least one value.
     """
     rule = limit(panel.judged, groups)
     epochs = sorted(numbers["epoch"].unique().tolist())
     printed_epochs = [epochs[index] for index in table_epochs(len(epochs) - 1)]
-    image = draw(panel, numbers, rule[1] if rule else None)
-    return FigurePanel(
+    return PageFigure(
         _title(panel),
         f"{_title(panel)}, mean over seeds. {'; '.join(_in_text(panel, numbers))}.",
-        "",
-        "",
+        f"{panel.axis}, mean over seeds.",
+        draw(panel, numbers, rule[1] if rule else None),
         f"{panel.axis}, mean over seeds, at {len(printed_epochs)} of the {len(epochs)} epochs drawn",
+        "Site",
         tuple(f"epoch {epoch}" for epoch in printed_epochs),
         tuple(_table(panel, numbers, printed_epochs)),
-        drawn=image,
     )
 
 
@@ -157,7 +156,7 @@ def _table(panel: Panel, numbers: pd.DataFrame, epochs: Sequence[int]) -> Iterat
         for site, of_site in rows.groupby("site"):
             readings = dict(zip(of_site["epoch"], map(from_frame, of_site["value"], of_site["reason"]), strict=True))
             numbers = (Number(readings.get(epoch, missing), panel.kind, ids) for epoch in epochs)
-            lines.append(Row(f"site {site}", tuple(numbers)))
+            lines.append(Row(str(site), tuple(numbers)))
         yield Row(str(method), rows=tuple(lines), run_ids=ids)
 
 
@@ -312,7 +311,7 @@ def _even(low: float, high: float, count: int) -> tuple[float, ...]:
 
 TITLE = "Every site at every epoch"
 MEAN = "mean of seeds"
-CELL, FRAME_BYTES = 96, 3_000  # bytes of a rectangle with its title; of the rest of the map
+MOST_CELLS = 1_500  # of the map of a setting; a larger map has only the means over seeds
 BAR = 324  # width of the colour bar in the SVG of the template
 NO_NUMBER, EXACT = "#d0d4d9", "#cbb9ea"  # fills of cells without a colour of the scale
 EXACT_TITLE = "Γ = 1 by construction"
@@ -320,53 +319,39 @@ Rows = Sequence[Sequence[Reading]]  # one row per visible site, one entry per ep
 
 
 def layer_map(
-    groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any]], room: int
-) -> tuple[LayerMap | None, tuple[FigurePanel, ...]]:
+    groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any]]
+) -> tuple[LayerMap | None, tuple[PageFigure, ...]]:
     """Return the map of one setting and its heat maps for papers.
 
-    If the map is too large with one cell per epoch, adjacent epochs with the same colour share a cell. If the map is still too
-    large, it has only the means over seeds.
+    Adjacent epochs with the same colour share a cell of the map. If the map has too many cells, it has only the means over seeds.
 
     Args:
         cards: The report's plug-in cards, which list the sites where Γ is exact by construction.
-        room: Maximum size of the map in bytes.
 
     Returns:
-        The tuple (the map, the heat maps). The map is None if it does not fit or no run was measured by site and epoch.
+        The tuple (the map, the heat maps). The map is None if it has too many cells or no run was measured by site and epoch.
     """
     frames = {panel: heat_numbers(panel, groups, cards) for panel in BY_SITE}
     frames = {panel: numbers for panel, numbers in frames.items() if numbers["value"].notna().any()}
     heat_maps = tuple(heat_panel(panel, numbers, groups) for panel, numbers in frames.items())
     trained = [group for group in groups if not group.control]
     seeds = sorted({run.record.spec.seed for group in trained for run in group.runs})
-    for shown, joined in ((seeds, False), (seeds, True), ([], True)):
-        cells = sum(len(numbers) for numbers in frames.values()) * (len(shown) + 1)
-        if not frames or (not joined and cells * CELL > room):
-            continue
-        found = LayerMap(
-            TITLE,
-            _caption(frames, groups, joined),
-            tuple(map(group_label, trained)),
-            (MEAN, *(f"seed {seed}" for seed in shown)),
-            tuple(
-                _panel(panel, numbers, trained, shown, joined, heat_map.alt, cards)
-                for (panel, numbers), heat_map in zip(frames.items(), heat_maps, strict=True)
-            ),
+    for shown in (seeds, []) if frames else ():
+        shown_panels = tuple(
+            _panel(panel, numbers, trained, shown, heat_map.alt, cards)
+            for (panel, numbers), heat_map in zip(frames.items(), heat_maps, strict=True)
         )
-        if map_bytes(found) <= room:
-            return found, heat_maps
+        if sum(len(cells) for panel in shown_panels for row in panel.methods for cells in row) <= MOST_CELLS:
+            names = MEAN, *(f"seed {seed}" for seed in shown)
+            labels = tuple(map(group_label, trained))
+            return LayerMap(TITLE, _caption(frames, groups), labels, names, shown_panels), heat_maps
     return None, heat_maps
 
 
-def map_bytes(found: LayerMap) -> int:
-    """Return the approximate size of a map on the page, in bytes."""
-    return FRAME_BYTES + CELL * sum(len(cells) for panel in found.panels for seeds in panel.methods for cells in seeds)
-
-
-def _caption(frames: Mapping[Panel, pd.DataFrame], groups: Sequence[Group], joined: bool) -> str:
+def _caption(frames: Mapping[Panel, pd.DataFrame], groups: Sequence[Group]) -> str:
     text = "Choose a method and a seed; the pointer over a cell shows its value."
     text += " All methods and seeds share the colours."
-    text += " Adjacent epochs with the same colour share a cell." if joined else ""
+    text += " Adjacent epochs with the same colour share a cell."
     for panel in frames:
         rule = limit(panel.judged, groups)
         text += f" {panel.title}: orange beyond the limit of {rule[0]}, {filters.compact(rule[1])}." if rule else ""
@@ -385,7 +370,6 @@ def _panel(
     numbers: pd.DataFrame,
     trained: Sequence[Group],
     seeds: Sequence[int],
-    joined: bool,
     alt: str,
     cards: Mapping[str, Mapping[str, Any]],
 ) -> LayerPanel:
@@ -417,7 +401,7 @@ def _panel(
         label = group_label(group)
         if (label, seed) not in readings:
             return (MapCell(0, 0, len(epochs), len(sites), *_why_absent(panel, group, seed, cards)),)
-        return tuple(_map_cells(panel, readings[label, seed], sites, epochs, exact[label], scale, joined))
+        return tuple(_map_cells(panel, readings[label, seed], sites, epochs, exact[label], scale))
 
     return LayerPanel(
         f"{panel.title}, {panel.label}" if panel.label != panel.title else panel.label,
@@ -467,7 +451,6 @@ def _map_cells(
     epochs: Sequence[int],
     exact: set[int],
     scale: Scale,
-    joined: bool,
 ) -> Iterator[MapCell]:
     """Yield the cells of one method and seed; the first row of cells is the last site."""
     for y, (site, row) in enumerate(reversed([*zip(sites, rows, strict=True)])):
@@ -475,7 +458,7 @@ def _map_cells(
             yield MapCell(0, y, len(epochs), 1, EXACT, f"site {site}: {EXACT_TITLE}")
             continue
         fills = [NO_NUMBER if reading.value is None else scale.colour(reading.value) for reading in row]
-        for (fill, _), members in groupby(range(len(row)), lambda x, fills=fills: (fills[x], 0 if joined else x)):
+        for fill, members in groupby(range(len(row)), fills.__getitem__):
             columns = list(members)
             title = f"site {site}, {_epochs(epochs, columns)}: {_values(panel, [row[x] for x in columns])}"
             yield MapCell(columns[0], y, len(columns), 1, fill, title)

@@ -1,23 +1,23 @@
-"""Selection of the figures that fit on a page, and their captions and tables."""
+"""Selection of the figures of a page, and their captions and tables."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import groupby
+from itertools import accumulate, groupby
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from fa_registry.metrics import headline_of
 from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.replay_summary import series_sentence
-from fa_registry.reporting.figure_models import FigurePanel, Picture, SettingFigures
+from fa_registry.reporting.figure_models import PageFigure, SettingFigures
 from fa_registry.reporting.figures.accuracy_dots import accuracy_panel
 from fa_registry.reporting.figures.canvas import NARROW, WIDTH
 from fa_registry.reporting.figures.gamma_null import gamma_panel
-from fa_registry.reporting.figures.heat_maps import layer_map, map_bytes
+from fa_registry.reporting.figures.heat_maps import layer_map
 from fa_registry.reporting.figures.style import colours, styled
 from fa_registry.reporting.figures.trajectories import (
     Panel,
@@ -33,50 +33,39 @@ from fa_registry.reporting.labels import group_label
 from fa_registry.reporting.text import filters
 from fa_registry.reporting.view_models import Truncated
 
-Figured = TypeVar("Figured", Picture, FigurePanel)
-PAGE, LEAST_ROOM = 965_000, 360_000  # bytes of a whole page, and the minimum for its figures
+MOST_SETTINGS, MOST_RUNS = (
+    4,
+    45,
+)  # whose figures a page shows, so that it stays below 1 MB; the first setting is always shown
+MOST_NUMBERS = 600  # in the table of a figure; audit.json contains all numbers
 NO_CARDS: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
-# approximate sizes of the parts that the template writes, in bytes
-FIGURE_BYTES, TABLE_BYTES, NUMBER_BYTES, ROW_BYTES = 420, 500, 26, 110
-PANEL_BYTES, GROUP_BYTES, LINE_BYTES, CELL_BYTES = 700, 110, 45, 24
 
 
 def setting_figures(
-    groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any]] = NO_CARDS, room: int = PAGE
+    groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any]] = NO_CARDS
 ) -> Truncated[SettingFigures]:
-    """Return the figures of as many settings as fit on the page.
+    """Return the figures of the first MOST_SETTINGS settings with at most MOST_RUNS runs in total.
 
-    First, every setting gets its trajectories and its accuracy figure. The first setting gets these figures even if they are
-    too large. After that, figures by site are added while there is space. If a figure does not fit, its table of numbers is
-    removed first, because audit.json contains the same numbers. A method has the same colour in all trajectories.
+    A method has the same colour in all trajectories.
 
     Args:
         groups: The groups, ordered by setting.
         cards: The report's plug-in cards, which list the sites where Γ is exact.
-        room: Maximum size of all figures in bytes.
     """
     shades = colours(groups)
     by_setting = groupby(groups, lambda group: group.runs[0].record.spec.setting.identity)
     settings = [list(members) for _, members in by_setting]
     drawable = [members for members in settings if panels(members) or _has_headline(members)]
-    parts: list[SettingFigures] = []
+    counts = accumulate(sum(len(group.runs) for group in members) for members in drawable)
+    fitting = sum(count <= MOST_RUNS for count in counts)
     with styled():
-        for members in drawable:
-            pictures = tuple(_picture(panel, members, shades) for panel in panels(members))
-            dots = tuple(filter(None, [accuracy_panel(members)]))
-            fitting, room = _fitted((*pictures, *dots), room)
-            if room < 0 and parts:
-                break
-            pictures_and_panels = fitting[: len(pictures)], fitting[len(pictures) :]
-            parts.append(SettingFigures(members[0].setting, *pictures_and_panels))
-        for index, members in enumerate(drawable[: len(parts)]):
-            parts[index], room = _with_sites(parts[index], members, cards, room, len(parts) - index)
-    return Truncated(tuple(parts), len(drawable))
+        shown = [_of_setting(members, cards, shades) for members in drawable[: min(max(1, fitting), MOST_SETTINGS)]]
+    return Truncated(tuple(shown), len(drawable))
 
 
 def form_figures(
     group: Group, controls: Sequence[Group], cards: Mapping[str, Mapping[str, Any]]
-) -> tuple[Picture | FigurePanel, ...]:
+) -> tuple[PageFigure, ...]:
     """Return the small figures of a reporting form, without tables.
 
     The figures are the main metric with the range of the frozen controls, the largest growth with its limit, and Γ by site with its
@@ -87,64 +76,29 @@ def form_figures(
     by_epoch = {panel.quantity: panel for panel in panels(members)}
     with styled():
         names = (name for name in (headline, "growth_max") if name in by_epoch)
-        trajectories = {name: _picture(by_epoch[name], members, shades, NARROW) for name in names}
+        trajectories = {name: _trajectory(by_epoch[name], members, shades, NARROW) for name in names}
         first = trajectories.pop(headline, None) or accuracy_panel(members, NARROW)
         figures = [first, *trajectories.values(), gamma_panel(members, cards, NARROW)]
-    return tuple(map(_bare, filter(None, figures)))
+    return tuple(replace(figure, groups=()) for figure in figures if figure)
 
 
-def bytes_left(page: int) -> int:
-    """Return the bytes for figures on a page, whose size without figures is `page` bytes."""
-    return max(LEAST_ROOM, PAGE - page)
+def _of_setting(
+    members: Sequence[Group], cards: Mapping[str, Mapping[str, Any]], shades: Mapping[str, tuple[str, object]]
+) -> SettingFigures:
+    by_epoch = [_trajectory(panel, members, shades) for panel in panels(members)]
+    figures = (*by_epoch, accuracy_panel(members), gamma_panel(members, cards))
+    found, heat_maps = layer_map(members, cards)
+    return SettingFigures(
+        members[0].setting,
+        tuple(_without_long_table(figure) for figure in figures if figure),
+        found,
+        tuple(map(_without_long_table, heat_maps)),
+    )
 
 
-def _with_sites(
-    part: SettingFigures,
-    members: Sequence[Group],
-    cards: Mapping[str, Mapping[str, Any]],
-    room: int,
-    settings_left: int,
-) -> tuple[SettingFigures, int]:
-    """Return the setting with the figures by site that fit, and the remaining bytes.
-
-    The space for maps is shared by `settings_left` settings, including this setting.
-    """
-    if room <= 0:
-        return replace(part, full=False), 0
-    gamma = gamma_panel(members, cards)
-    fitting_figures, remaining = _fitted([gamma] if gamma else [], room)
-    if remaining < 0:
-        return replace(part, full=False), 0
-    by_epoch, heat_maps = layer_map(members, cards, remaining // settings_left)
-    remaining -= map_bytes(by_epoch) if by_epoch else 0
-    heat_maps, remaining = _fitted(heat_maps, remaining)
-    full = bool(by_epoch or not heat_maps)
-    figures = replace(part, plates=(*part.plates, *fitting_figures), map=by_epoch, heat_maps=heat_maps, full=full)
-    return figures, max(remaining, 0)
-
-
-def _fitted(figures: Sequence[Figured], room: int) -> tuple[tuple[Figured, ...], int]:
-    remaining = room - sum(map(size_of, figures))
-    if remaining >= 0:
-        return tuple(figures), remaining
-    without_tables = tuple(map(_bare, figures))
-    return without_tables, room - sum(map(size_of, without_tables))
-
-
-def _bare(figure: Figured) -> Figured:
-    return replace(figure, rows=()) if isinstance(figure, Picture) else replace(figure, groups=())
-
-
-def size_of(figure: Picture | FigurePanel) -> int:
-    """Return the approximate size of a figure and its table on the page, in bytes."""
-    image_size = len(figure.uri) + len(figure.alt.encode())
-    if isinstance(figure, Picture):
-        table = TABLE_BYTES + len(figure.rows) * (ROW_BYTES + NUMBER_BYTES * len(figure.epochs))
-        return FIGURE_BYTES + image_size + table * bool(figure.rows)
-    rows = [row for group in figure.groups for row in group.rows]
-    ids = sum(GROUP_BYTES + len("".join(group.run_ids)) + len(group.name) for group in figure.groups)
-    numbers = LINE_BYTES * len(rows) + CELL_BYTES * sum(len(row.cells) for row in rows)
-    return PANEL_BYTES + image_size + len(figure.caption.encode()) + ids + numbers
+def _without_long_table(figure: PageFigure) -> PageFigure:
+    numbers = sum(len(row.cells) for group in figure.groups for row in group.rows)
+    return figure if numbers <= MOST_NUMBERS else replace(figure, groups=())
 
 
 def _has_headline(groups: Sequence[Group]) -> bool:
@@ -152,9 +106,9 @@ def _has_headline(groups: Sequence[Group]) -> bool:
     return any(headline_of(measurements).name in measurements.scalars for measurements in measured)
 
 
-def _picture(
+def _trajectory(
     panel: Panel, groups: Sequence[Group], shades: Mapping[str, tuple[str, object]], width: float = WIDTH
-) -> Picture:
+) -> PageFigure:
     lines = curves(panel, groups)
     epochs = table_epochs(max(len(values) for _, values in lines) - 1)
     band = "; the band is the range of the frozen controls at their last epoch"
@@ -165,15 +119,15 @@ def _picture(
     if any(np.isnan(heights(panel, values[-1])) for _, values in lines):
         caption += " A cross marks the last finite value of a run."
     caption += series_sentence([run.record.integrity for group in groups for run in group.runs])
-    image = trajectory_figure(panel, groups, shades, width)
-    return Picture(
+    return PageFigure(
         panel.title,
         _alternative(panel, groups),
         caption,
-        image.uri,
-        epochs,
-        table_rows(panel, groups, epochs) if width == WIDTH else (),
-        image,
+        trajectory_figure(panel, groups, shades, width),
+        f"{panel.title} at {len(epochs)} evenly spread epochs",
+        "Seed",
+        tuple(f"epoch {epoch}" for epoch in epochs),
+        tuple(table_rows(panel, groups, epochs)),
     )
 
 

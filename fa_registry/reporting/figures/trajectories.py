@@ -1,9 +1,9 @@
-"""Figures of metrics by epoch as reproducible SVG, and the numbers in these figures."""
+"""Figures of metrics by epoch, and the numbers in these figures."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,7 +39,7 @@ from fa_registry.reporting.figures.style import CHANCE_LOOK, CONTROL, LIMIT_LOOK
 from fa_registry.reporting.labels import group_label, short_names
 from fa_registry.reporting.report_values import scalar_metric
 from fa_registry.reporting.text.filters import compact
-from fa_registry.reporting.view_models import Number
+from fa_registry.reporting.view_models import Number, Row
 
 HEIGHTS = {WIDTH: 3.2, NARROW: 2.1}  # width of a figure → its height
 LEFT, RIGHT, ENTRY = 0.725, 0.075, 1.25  # inches to the left and right of the axes; of an entry of the legend
@@ -298,16 +298,20 @@ def table_epochs(last: int) -> tuple[int, ...]:
     return tuple(dict.fromkeys(round(index * last / steps) for index in range(steps + 1))) if steps else (0,)
 
 
-def table_rows(
-    panel: Panel, groups: Sequence[Group], epochs: Sequence[int]
-) -> tuple[tuple[str, int, tuple[Number, ...]], ...]:
-    """Return the tuple (method, seed, one number per epoch) for every run."""
-    return tuple(
-        (group_label(group), run.record.spec.seed, tuple(_at(panel, run, epoch) for epoch in epochs))
-        for group in groups
-        for run in group.runs
-        if run.record.trajectory.get(panel.quantity)
-    )
+def table_rows(panel: Panel, groups: Sequence[Group], epochs: Sequence[int]) -> Iterator[Row[Number]]:
+    """Yield one group of rows per method, with one row per seed and one number per epoch."""
+    for group in groups:
+        runs = [run for run in group.runs if run.record.trajectory.get(panel.quantity)]
+        rows = (
+            Row(
+                str(run.record.spec.seed),
+                tuple(_at(panel, run, epoch) for epoch in epochs),
+                run_ids=(run.record.run_id,),
+            )
+            for run in runs
+        )
+        if runs:
+            yield Row(group_label(group), rows=tuple(rows))
 
 
 def _at(panel: Panel, run: RunAudit, epoch: int) -> Number:

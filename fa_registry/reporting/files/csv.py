@@ -12,12 +12,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from fa_registry.metrics import Metric, metrics_of_report, quantity_of, run_metrics, symbol_of, table
+from fa_registry.metrics import Metric, quantity_of, run_metrics, symbol_of, table
 from fa_registry.protocol.builtin_editions import describe_edition
 from fa_registry.records import AuditReport, Exclusion, Finding, Reading, RunAudit, Verdict
 from fa_registry.records.runs import pairs
 from fa_registry.reporting.files import ReportFile
-from fa_registry.reporting.report_values import Frozen, audit_columns, metric_of_run
+from fa_registry.reporting.report_values import Values, audit_columns
 from fa_registry.reporting.table import NUMBER, TEXT, WHOLE, YES_NO, Column, ResultsTable
 from fa_registry.text_safety import escape_control, json_text
 
@@ -142,13 +142,13 @@ def audit_table(report: AuditReport) -> ResultsTable:
     The columns depend on the rules, editions, aggregates of Γ and other metrics of the report. audit.csv contains only the columns
     that have a heading.
     """
-    card_metrics, frozen = metrics_of_report(report), Frozen.of(report)
+    values = Values.of(report)
     editions = [describe_edition(item) for item in (report.edition, *(one.edition for one in report.opinions))]
     rules = tuple(dict.fromkeys(finding.rule for run in report.runs for finding in run.findings))
     scalars = sorted({name for run in report.runs for name in run.record.measurements.scalars})
     gammas = [name for name in scalars if name.startswith("gamma_")]
-    shown = audit_columns(report.runs, card_metrics=card_metrics)
-    named = {item.name: item for item in (*run_metrics(scalars, card_metrics), *shown) if item.name not in NUMBERS}
+    shown = audit_columns(report.runs, card_metrics=values.known)
+    named = {item.name: item for item in (*run_metrics(scalars, values.known), *shown) if item.name not in NUMBERS}
     further = [item for item in named.values() if not item.name.startswith("gamma_")]
     unmeasured = [item for item in shown if item.name not in (*NUMBERS, *gammas) and item not in further]
     before, after = [quantity_of(name) for name in (*NUMBERS, *gammas)], [*further, *unmeasured]
@@ -160,9 +160,9 @@ def audit_table(report: AuditReport) -> ResultsTable:
         findings = {finding.rule: finding for finding in run.findings}
         yield from _cells_of_run(run, report)
         yield from (run.verdict, *(opinion[run.record.run_id] for opinion in opinions))
-        yield from (metric_of_run(run, metric, frozen).reading for metric in before)
+        yield from (values.value(run, metric).reading for metric in before)
         yield from (cell for rule in rules for cell in _cells_of_rule(rule, findings.get(rule)))
-        yield from (metric_of_run(run, metric, frozen, card_metrics).reading for metric in after)
+        yield from (values.value(run, metric).reading for metric in after)
 
     return ResultsTable(columns, tuple(tuple(cells(run)) for run in report.runs), report.title)
 

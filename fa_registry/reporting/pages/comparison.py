@@ -30,7 +30,7 @@ from fa_registry.protocol.credit import exact_sites
 from fa_registry.protocol.grouping import Group, groups
 from fa_registry.protocol.replay_summary import proof, series_label
 from fa_registry.records import AuditReport, EditionReference, Exclusion, Reading, RunAudit, RunSpec, Verdict
-from fa_registry.reporting.figure_models import SettingFigures
+from fa_registry.reporting.figure_models import PageFigure, SettingFigures
 from fa_registry.reporting.figures import by_site
 from fa_registry.reporting.figures.analyses import figure_of
 from fa_registry.reporting.figures.page import setting_figures
@@ -38,12 +38,9 @@ from fa_registry.reporting.labels import command, group_label, means_in_text
 from fa_registry.reporting.pages.form_tables import entry, first_fires
 from fa_registry.reporting.report_values import (
     Columns,
-    Frozen,
+    Values,
     audit_columns,
-    figure_estimate,
     finding_rows,
-    metric_of_run,
-    seed_estimate,
     site_row,
 )
 from fa_registry.reporting.text import filters
@@ -53,14 +50,12 @@ from fa_registry.reporting.view_models import (
     Estimate,
     FindingRow,
     Number,
-    SeedValue,
     Truncated,
     documented,
 )
 from fa_registry.statistics import PairedDifference, excludes, paired_difference
 
 MOST = 200
-ROOM = 550_000  # bytes of the page for figures and their numbers, shared by its settings
 NOT_COMPARABLE = "These settings are not comparable, so there is no paired difference. The settings differ in {fields}."
 
 
@@ -71,11 +66,9 @@ def compare_context(report: AuditReport, selected_groups: Sequence[Group]) -> Co
     columns are in one part.
     """
     parts, left_out = settings_shared(selected_groups)
-    frozen = Frozen.of(report)
+    values = Values.of(report)
     columns = audit_columns(_runs(selected_groups), card_metrics=metrics_of_report(report))
-    followed = tuple(
-        (_side(part, columns, frozen, report.cards), _figures(part, report, ROOM // len(parts))) for part in parts
-    )
+    followed = tuple((_side(part, columns, values, report.cards), _figures(part, report)) for part in parts)
     states = [run.record.integrity.state for run in _runs(selected_groups)]
     return CompareContext(
         title=" against ".join(dict.fromkeys(map(group_label, selected_groups))),
@@ -114,7 +107,7 @@ def settings_shared(selected_groups: Sequence[Group]) -> tuple[list[list[Group]]
 
 
 def _side(
-    columns: Sequence[Group], quantities: Columns, frozen: Frozen, cards: Mapping[str, Mapping[str, Any]]
+    columns: Sequence[Group], quantities: Columns, values: Values, cards: Mapping[str, Mapping[str, Any]]
 ) -> SettingComparison:
     fields = differing_fields(columns)
     card_metrics = {**metrics_of_cards(cards), **metrics_of_headlines(run.record for run in _runs(columns))}
@@ -132,10 +125,10 @@ def _side(
         comparable=comparable,
         why_not="" if comparable else NOT_COMPARABLE.format(fields=field_names),
         columns=tuple(_contender(column) for column in columns),
-        quantities=tuple(_compared((*quantities, *further), columns, frozen, card_metrics)),
-        aggregates=tuple(_compared(aggregates, columns, frozen, card_metrics)),
+        quantities=tuple(_compared((*quantities, *further), columns, values)),
+        aggregates=tuple(_compared(aggregates, columns, values)),
         rules=tuple(_rules(columns, card_metrics)),
-        paired=tuple(row for other in paired for row in paired_rows(first, other, frozen)),
+        paired=tuple(row for other in paired for row in paired_rows(first, other, values)),
         fields=fields,
         sites=compared_sites(columns, cards),
     )
@@ -147,11 +140,9 @@ def _contender(column: Group) -> Contender:
     return Contender(group_label(column), column.setting, column.verdict, seeds, proven)
 
 
-def _compared(
-    metrics: Iterable[Metric], columns: Sequence[Group], frozen: Frozen, card_metrics: Known
-) -> Iterator[ComparedQuantity]:
+def _compared(metrics: Iterable[Metric], columns: Sequence[Group], values: Values) -> Iterator[ComparedQuantity]:
     for metric in metrics:
-        estimates = tuple(figure_estimate(column.runs, metric, frozen, card_metrics) for column in columns)
+        estimates = tuple(values.estimate(column.runs, metric) for column in columns)
         yield ComparedQuantity(metric.name, metric.symbol, metric.words, metric.label, estimates)
 
 
@@ -171,19 +162,21 @@ def _unpaired(columns: Sequence[Group]) -> Iterator[str]:
             yield f"{group_label(columns[0])} and {group_label(other)} share no seed, so there is no paired difference."
 
 
-def _figures(columns: Sequence[Group], report: AuditReport, room: int) -> SettingFigures:
+def _figures(columns: Sequence[Group], report: AuditReport) -> SettingFigures:
     settings = list(dict.fromkeys(_setting(column).identity for column in columns))
     frozen = (group for group in groups(report) if group.runs[0].record.spec.control == "frozen")
     controls = [group for group in frozen if _setting(group).identity in settings]
     column_run_ids = {run.record.run_id for run in _runs(columns)}
     background = [group for group in controls if group.runs[0].record.run_id not in column_run_ids]
     ordered = sorted([*columns, *background], key=lambda group: settings.index(_setting(group).identity))
-    figures = setting_figures(ordered, report.cards, room=room)
-    layers = layer_figure(columns, report.cards)
-    by_epoch = next((setting.map for setting in figures.shown if setting.map), None)
-    names = ("pictures", "plates", "heat_maps")
-    drawn = {name: tuple(figure for part in figures.shown for figure in getattr(part, name)) for name in names}
-    return SettingFigures(columns[0].setting, **drawn, map=by_epoch, layers=layers)
+    shown = setting_figures(ordered, report.cards).shown
+    return SettingFigures(
+        columns[0].setting,
+        tuple(figure for part in shown for figure in part.figures),
+        next((part.map for part in shown if part.map), None),
+        tuple(figure for part in shown for figure in part.heat_maps),
+        layer_figure(columns, report.cards),
+    )
 
 
 def _setting(group: Group) -> RunSpec:
@@ -403,17 +396,7 @@ def _exact(name: str, count: int, group: Group, cards: Mapping[str, Mapping[str,
 def _rows(quantity: Metric, groups: Sequence[Group]) -> Iterator[tuple[int, tuple[Estimate, ...]]]:
     count = max((len(site_row(run.record, quantity.name)) for group in groups for run in group.runs), default=0)
     for site in range(count):
-        yield site, tuple(_estimate(quantity, site, group) for group in groups)
-
-
-def _estimate(quantity: Metric, site: int, group: Group) -> Estimate:
-    values = []
-    for run in group.runs:
-        row = site_row(run.record, quantity.name)
-        missing = Reading(None, f"site {site} was not measured")
-        reading = row[site] if site < len(row) else missing
-        values.append(SeedValue(run.record.spec.seed, Number(reading, quantity.kind, (run.record.run_id,))))
-    return seed_estimate(quantity, values)
+        yield site, tuple(Values().estimate(group.runs, quantity, site) for group in groups)
 
 
 def layer_numbers(groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
@@ -430,33 +413,36 @@ def layer_numbers(groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any]
 
 
 def _ends(name: str, site: int, group: Group) -> tuple[float | None, float | None, float | None, str]:
-    estimate = _estimate(quantity_of(name), site, group)
+    estimate = Values().estimate(group.runs, quantity_of(name), site)
     return (estimate.mean.reading.value, estimate.low.value, estimate.high.value, estimate.mean.reading.reason)
 
 
-def layer_figure(groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any]]) -> tuple[tuple[str, str], ...]:
-    """Return ((data URI, alternative text),) of the figure of ‖g_l‖ and Γ_l by site.
-
-    The tuple is empty if no column has a number.
-    """
+def layer_figure(groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any]]) -> PageFigure | None:
+    """Return the figure of ‖g_l‖ and Γ_l by site, or None if no column has a number."""
     frame = layer_numbers(groups, cards)
     if frame["value"].isna().all():
-        return ()
+        return None
     text = []
     sites = compared_sites(groups, cards)
     for quantity in (site_metric for site_metric in sites if site_metric.name in TABLES["comparison_sites"]):
         for column, group in enumerate(groups):
             ends = (quantity.rows[index][1][column].mean for index in (0, -1))
             text.append(f"{quantity.symbol} of {group_label(group)} from {' to '.join(map(filters.number, ends))}")
-    return ((figure_of(by_site.draw, frame).uri, f"By site, first to last: {'; '.join(text)}."),)
+    gradient, gamma = (quantity_of(name).symbol for name in PANELS.values())
+    return PageFigure(
+        "By site",
+        f"By site, first to last: {'; '.join(text)}.",
+        f"{gradient} (geometric mean) and {gamma} by site, with 95 % intervals over seeds.",
+        figure_of(by_site.draw, frame),
+    )
 
 
-def paired_rows(first: Group, second: Group, frozen: Frozen) -> Iterator[PairedRow]:
+def paired_rows(first: Group, second: Group, values: Values) -> Iterator[PairedRow]:
     """Yield the difference between two columns, for each metric that both columns contain."""
     headlines = headlines_of(run.record for group in (first, second) for run in group.runs)
     known = metrics_of_headlines(run.record for group in (first, second) for run in group.runs)
     for quantity in (quantity_of(name, known) for name in table("comparison", headlines)):
-        a, b = _readings(first, quantity, frozen), _readings(second, quantity, frozen)
+        a, b = _readings(first, quantity, values), _readings(second, quantity, values)
         if all(any(reading.value is not None for reading in side.values()) for side in (a, b)):
             yield _row(quantity, first, second, a, b)
 
@@ -465,9 +451,9 @@ def seeds_of(group: Group) -> set[int]:
     return {run.record.spec.seed for run in group.runs}
 
 
-def _readings(group: Group, quantity: Metric, frozen: Frozen) -> dict[tuple[int, str], Reading]:
+def _readings(group: Group, quantity: Metric, values: Values) -> dict[tuple[int, str], Reading]:
     return {
-        (run.record.spec.seed, run.record.run_id): _subtracted(metric_of_run(run, quantity, frozen).reading, quantity)
+        (run.record.spec.seed, run.record.run_id): _subtracted(values.value(run, quantity).reading, quantity)
         for run in group.runs
     }
 

@@ -22,7 +22,7 @@ from fa_registry.records.manifest_checks import OWN_LOOP
 from fa_registry.reporting.citations import Bibliography, bibliography
 from fa_registry.reporting.claims import claims
 from fa_registry.reporting.claims_depth import Sampling, sampling
-from fa_registry.reporting.figure_models import FigurePanel, Picture
+from fa_registry.reporting.figure_models import PageFigure
 from fa_registry.reporting.figures.page import form_figures
 from fa_registry.reporting.labels import command, control_of, group_label, train_line
 from fa_registry.reporting.pages import reproduction
@@ -44,10 +44,9 @@ from fa_registry.reporting.pages.reproduction import ReproductionTable
 from fa_registry.reporting.pitfalls import Pitfall, pitfalls
 from fa_registry.reporting.report_index import EvidenceRow, Sources, evidence
 from fa_registry.reporting.report_values import (
-    Frozen,
+    Values,
     control_rows,
     control_text,
-    figure_estimate,
     finding_rows,
     seed_row,
 )
@@ -93,7 +92,7 @@ def form_context(group: Group, link: Link, sources: Sources, blank_texts: Mappin
     columns = tuple(column for column in sources.columns if column.name not in TABLES["run_scalars"])
     headline = headline_of(group.runs[0].record.measurements)
     estimates = {
-        name: figure_estimate(group.runs, quantity_of(name, sources.known), sources.frozen)
+        name: sources.values.estimate(group.runs, quantity_of(name, sources.known))
         for name in table("form", [headline])
     }
     method = card(report, "methods", group.runs[0].record.spec.method)
@@ -102,7 +101,7 @@ def form_context(group: Group, link: Link, sources: Sources, blank_texts: Mappin
     compared = sources.compared(group, link.href)
     further_judgements = sources.others(group)
     excluded = sources.excluded(group)
-    controls = control_rows(group.runs, sources.frozen)
+    controls = control_rows(group.runs, sources.values)
     judged = (run for runs in (group.runs, *(runs for _, runs in further_judgements)) for run in runs)
     return FormContext(
         title=f"{label} — {setting}",
@@ -115,8 +114,8 @@ def form_context(group: Group, link: Link, sources: Sources, blank_texts: Mappin
         opinions=tuple(zip(sources.editions, compared.verdicts, strict=True)),
         differences=compared.why,
         columns=columns,
-        seeds=tuple(seed_row(run, sources.frozen, columns, sources.known) for run in group.runs),
-        duplicates=tuple(seed_row(run, sources.frozen, (), sources.known) for run in group.duplicates),
+        seeds=tuple(seed_row(run, sources.values, columns) for run in group.runs),
+        duplicates=tuple(seed_row(run, sources.values, ()) for run in group.duplicates),
         controls=controls,
         control_state=control_text(controls),
         identification=identification(group, report),
@@ -144,7 +143,7 @@ def form_context(group: Group, link: Link, sources: Sources, blank_texts: Mappin
         pitfalls=pitfalls(group, sources),
         reproduction=reproduction.table(report.reproduction, [run.record.run_id for run in group.runs]),
         completing=completion_commands(group.runs, excluded, report),
-        commands=lines(group.runs, report, sources.frozen),
+        commands=lines(group.runs, report, sources.values),
         bibliography=bibliography(group.runs, [finding for run in judged for finding in run.findings], report),
         blanks=blanks(blank_texts),
     )
@@ -297,10 +296,10 @@ class FormContext:
 class FormPageContext(FormContext):
     """form.html.j2: reporting form of a method in a setting, with figures."""
 
-    figures: tuple[Picture | FigurePanel, ...] = documented(
+    figures: tuple[PageFigure, ...] = documented(
         "small figures: the main metric with the range of the frozen controls, the largest growth with its limit, and Γ by site "
         "with its null",
-        "SVG data URI",
+        "PNG data URI",
     )
 
 
@@ -367,13 +366,13 @@ def _written(text: str, subject: str) -> dict[str, str]:
     return {name: body.strip("\n") for name, body in blanks_found}
 
 
-def lines(runs: Sequence[RunAudit], report: AuditReport, frozen: Frozen) -> tuple[str, ...]:
+def lines(runs: Sequence[RunAudit], report: AuditReport, values: Values) -> tuple[str, ...]:
     """Return the shell commands (POSIX) that reproduce the runs and the audit.
 
     Everything that no command can reproduce is listed in a comment (#).
     """
     controls = dict.fromkeys(run.frozen_run_id for run in runs if run.frozen_run_id)
-    records = [run.record for run in runs] + [frozen.runs[run_id] for run_id in controls if run_id in frozen.runs]
+    records = [run.record for run in runs] + [values.runs[run_id] for run_id in controls if run_id in values.runs]
     by_checkout: dict[str, list[RunRecord]] = {}
     for record in records:
         by_checkout.setdefault(_checkout(record), []).append(record)
@@ -384,7 +383,7 @@ def lines(runs: Sequence[RunAudit], report: AuditReport, frozen: Frozen) -> tupl
         for record in checkout_records:
             note = "  # the frozen control" if record.spec.control == "frozen" else ""
             trained.append(f"{command(record.spec)}{note}")
-    absent = [f"# frozen control {run_id}: not part of this report" for run_id in controls if run_id not in frozen.runs]
+    absent = [f"# frozen control {run_id}: not part of this report" for run_id in controls if run_id not in values.runs]
     return (*packages, *trained, *absent, _audit(report))
 
 

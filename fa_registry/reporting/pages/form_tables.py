@@ -29,7 +29,7 @@ from fa_registry.records import AuditReport, Reading, RunAudit, RunRecord, RunSp
 from fa_registry.records.manifest_checks import OWN_LOOP
 from fa_registry.records.runs import pairs
 from fa_registry.reporting.labels import group_label
-from fa_registry.reporting.report_values import scalar_estimate, scalar_metric, site_row
+from fa_registry.reporting.report_values import Values, scalar_metric, site_row
 from fa_registry.reporting.text.filters import num
 from fa_registry.reporting.view_models import (
     CardLine,
@@ -210,7 +210,7 @@ def aggregates(runs: Sequence[RunAudit]) -> Iterator[MetricSummary]:
     """Yield Γ for every aggregation over sites and samples, and the spread of Γ over these aggregations."""
     for name in (*AGGREGATES, SPREAD):
         quantity = quantity_of(name)
-        yield MetricSummary(name, quantity.words, scalar_estimate(runs, quantity))
+        yield MetricSummary(name, quantity.words, Values().estimate(runs, quantity))
 
 
 NOT_RECORDED = "not recorded"

@@ -15,11 +15,11 @@ from fa_registry.records import AuditReport, EditionReference, Exclusion, Findin
 from fa_registry.reporting.claims import gamma_answer
 from fa_registry.reporting.claims_reference import LARGEST
 from fa_registry.reporting.figure_models import FigureFile, SettingFigures
-from fa_registry.reporting.figures.page import bytes_left, setting_figures
+from fa_registry.reporting.figures.canvas import RenderedFigure
 from fa_registry.reporting.files import report_files
 from fa_registry.reporting.labels import command, file_name, group_label, means_in_text, options_text
 from fa_registry.reporting.pages import reproduction
-from fa_registry.reporting.pages.analyses import PageAnalyses, page_analyses
+from fa_registry.reporting.pages.analyses import PageAnalyses
 from fa_registry.reporting.pages.form import completion_commands
 from fa_registry.reporting.pages.form_tables import entry
 from fa_registry.reporting.pages.reproduction import ReproductionTable
@@ -36,7 +36,6 @@ from fa_registry.reporting.report_values import (
     Columns,
     control_rows,
     control_text,
-    figure_estimate,
     finding_rows,
     most_severe_first,
     scalar_metric,
@@ -67,17 +66,13 @@ MOST = 200  # entries of a list that grows with the runs; the page counts the ot
 MOST_NAMES = 40  # methods of one verdict in a tile
 FIGURES = "figures"  # name of the folder with the figures
 NO_FIGURES: Truncated[SettingFigures] = Truncated((), 0)
+NO_ANALYSES = PageAnalyses()
 
 
-def embed_figures(page: str, sources: Sources) -> Truncated[SettingFigures]:
-    """Return the figures that fit on a page; `page` is its text without figures."""
-    return setting_figures(
-        sources.groups, sources.report.cards, bytes_left(len(page.encode(errors="backslashreplace")))
-    )
-
-
-def index_context(sources: Sources, figures: Truncated[SettingFigures] = NO_FIGURES) -> IndexContext:
-    """Return the template variables of the page that shows the whole audit, by default without figures."""
+def index_context(
+    sources: Sources, figures: Truncated[SettingFigures] = NO_FIGURES, analyses: PageAnalyses = NO_ANALYSES
+) -> IndexContext:
+    """Return the template variables of the page that shows the whole audit."""
     report = sources.report
     columns = sources.columns
     details = len(report.runs) <= MOST
@@ -103,7 +98,7 @@ def index_context(sources: Sources, figures: Truncated[SettingFigures] = NO_FIGU
         details=details,
         footnotes=footnotes,
         figures=figures,
-        analyses=page_analyses(report),
+        analyses=analyses,
         findings=Truncated.first(MOST, not_passed),
         passed=passed_count,
         comparison=_comparison(sources),
@@ -123,30 +118,26 @@ def index_context(sources: Sources, figures: Truncated[SettingFigures] = NO_FIGU
         ),
         commands=_commands(sources.groups),
         forms=tuple(links),
-        figure_files=(),
+        figure_files=tuple(figure_files(figures, analyses)),
         files=tuple((file.name, file.description) for file in report_files()),
     )
 
 
-def rendered_figures(context: IndexContext) -> dict[FigureFile, bytes]:
+def figure_files(figures: Truncated[SettingFigures], analyses: PageAnalyses) -> dict[FigureFile, RenderedFigure]:
     """Return a mapping from file to image for every figure of the page.
 
     The name of a file is made from the title of its figure and, if there are several settings, from the setting.
     """
-    several = len(context.figures.shown) > 1
-    figures = [
-        (figure.title, part.setting, figure.drawn)
-        for part in context.figures.shown
-        for figure in (*part.pictures, *part.plates, *part.heat_maps)
-    ]
-    figures += [(figure.title, "", figure.drawn) for figure in context.analyses.shown]
-    images_by_file: dict[FigureFile, bytes] = {}
+    several = len(figures.shown) > 1
+    drawn = [(figure, part.setting) for part in figures.shown for figure in (*part.figures, *part.heat_maps)]
+    drawn += [(analysis.figure, "") for analysis in analyses.shown]
+    images_by_file: dict[FigureFile, RenderedFigure] = {}
     name_counts: Counter[str] = Counter()
-    for title, setting, image in figures:
-        name = file_name(f"{title.replace(symbol_of('gamma'), 'gamma')} {setting if several else ''}")
+    for figure, setting in drawn:
+        name = file_name(f"{figure.title.replace(symbol_of('gamma'), 'gamma')} {setting if several else ''}")
         name_counts[name] += 1
         suffix = f"-{name_counts[name]}" if name_counts[name] > 1 else ""  # for settings with the same label
-        images_by_file[FigureFile(title, setting, f"{FIGURES}/{name}{suffix}")] = image
+        images_by_file[FigureFile(figure.title, setting, f"{FIGURES}/{name}{suffix}")] = figure.drawn
     return images_by_file
 
 
@@ -259,7 +250,7 @@ def setting_rows(sources: Sources, columns: Columns) -> Iterator[SettingTable]:
 
 
 def _audit_row(group: Group, link: Link | None, sources: Sources, columns: Columns) -> AuditRow:
-    seeds = tuple(seed_row(run, sources.frozen, columns, sources.known) for run in group.runs)
+    seeds = tuple(seed_row(run, sources.values, columns) for run in group.runs)
     answer = gamma_answer(group.runs, sources.report.cards, sources.left_out(group))
     return AuditRow(
         method=group_label(group),
@@ -268,13 +259,11 @@ def _audit_row(group: Group, link: Link | None, sources: Sources, columns: Colum
         control=group.control,
         verdict=group.verdict,
         seeds=seeds,
-        estimates={
-            column.name: figure_estimate(group.runs, column, sources.frozen, sources.known) for column in columns
-        },
+        estimates={column.name: sources.values.estimate(group.runs, column) for column in columns},
         href=link.href if link else "",
         judged=judged_columns(group, columns),
         answers={HEADLINE_GAMMA: answer} if answer in ("not", "open") else {},
-        control_state=control_text(control_rows(group.runs, sources.frozen)),
+        control_state=control_text(control_rows(group.runs, sources.values)),
         proof=proof([run.record.integrity for run in group.runs]),
     )
 
@@ -381,8 +370,8 @@ class IndexContext:
     )
     footnotes: tuple[Footnote, ...] = documented("the reasons why numbers of the audit table are missing", "text")
     figures: Truncated[SettingFigures] = documented(
-        "the trajectories and the figures by site of each setting, with their numbers; as many figures as fit on the page",
-        "SVG data URI",
+        "the trajectories and the figures by site of the first settings, with their numbers",
+        "PNG data URI",
     )
     analyses: PageAnalyses = documented(
         "the analyses of all runs together, and the reason for each analysis that is left out", "see each table"

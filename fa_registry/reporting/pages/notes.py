@@ -19,7 +19,6 @@ from fa_registry.reporting.report_values import (
     audit_columns,
     control_rows,
     control_text,
-    figure_estimate,
     finding_rows,
     integrity_row,
 )
@@ -78,7 +77,7 @@ class Notes:
 
     def margin(self, run: RunAudit) -> tuple[str, float] | None:
         """Return the key and the value of the run's margin over its frozen control, or None if undefined."""
-        value = self.sources.frozen.margin(run).reading.value
+        value = self.sources.values.margin(run).reading.value
         return None if value is None else (headline_of(run.record.measurements).margin, value)
 
 
@@ -203,8 +202,7 @@ def note_context(
     columns = audit_columns([run], table("note", headlines_of([record])), card_metrics)
     reported = claims([run], has_all_runs=is_only_seed, card=card(report, "methods", record.spec.method))
     headline = tuple(
-        MetricSummary(column.name, column.label, figure_estimate([run], column, sources.frozen, card_metrics))
-        for column in columns
+        MetricSummary(column.name, column.label, sources.values.estimate([run], column)) for column in columns
     )
     return NoteContext(
         method=record.spec.label,
@@ -214,7 +212,7 @@ def note_context(
         status=record.status,
         edition=report.edition,
         verdict=run.verdict,
-        control=control_text(control_rows([run], sources.frozen)),
+        control=control_text(control_rows([run], sources.values)),
         headline=headline,
         findings=finding_rows([run], record.spec.label, record.setting, card_metrics),
         claims=tuple(claim for claim in reported if claim.kind != "note"),  # the form contains these claims

@@ -16,11 +16,12 @@ from typing import Any
 from jinja2 import pass_context
 from markupsafe import Markup
 
+from fa_registry.analyses import AnalysisCell
 from fa_registry.metrics import MARGIN_LABEL, Metric, label_of, quantity_of, subject_of
 from fa_registry.protocol.builtin_editions import SHIPPED, differences, provenance_of
 from fa_registry.protocol.builtin_editions import describe_edition as describe_edition
 from fa_registry.protocol.rules import load_edition
-from fa_registry.records import EditionReference, Reading
+from fa_registry.records import EditionReference, Reading, Scalar
 from fa_registry.reporting.view_models import Cell, Estimate, Number
 from fa_registry.text_safety import escape_control
 
@@ -195,6 +196,20 @@ def cell(table_cell: Cell) -> str:
     return plus_minus(mean.reading.value, deviation.reading.value, mean.kind)
 
 
+def answer(cell: AnalysisCell, kind: str) -> str:
+    """Return a cell of an analysis as text, without its interval.
+
+    Examples: `never`, `rejects 2 of 3`, `0.120 (2 of 3)` if a seed has no value.
+    """
+    found = cell.reading
+    if found is None or (cell.text and (found.value is None or (cell.n and not found.value))):
+        return cell.text  # `accepts` instead of `accepts 0`
+    text = reading(found, kind)
+    if cell.text:
+        return f"{cell.text} {text}" + (f" of {cell.n}" if cell.n else "")
+    return f"{text} ({cell.n} of {cell.of})" if 0 < cell.n < cell.of else text
+
+
 def plus_minus(mean: float, deviation: float, kind: str) -> str:
     """Return mean ± deviation with the same unit, power of ten and decimals."""
     write = KINDS[kind]
@@ -247,6 +262,15 @@ def brief(text: str, most: int = 160) -> str:
     The page must also show the full text.
     """
     return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
+
+
+def scalar(value: Scalar | None) -> str:
+    """Return a field of a rule as text; a missing field is a dash."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if value is None or value == "":
+        return "—"
+    return value if isinstance(value, str) else f"{value:.12g}"
 
 
 PUBLISHED = "2026-05"  # the built-in edition of the published protocol

@@ -112,7 +112,7 @@ def test_the_panel_says_which_sites_are_outside(rich):
         assert panel == gamma_panel(groups(rich), rich.cards)
     assert "fa 0, 1, 2, 3, 4" in panel.alt
     group = panel.groups[0]
-    assert [line.name for line in group.rows] == [f"site {site}" for site in range(5)]
+    assert [line.name for line in group.rows] == ["0", "1", "2", "3", "4"]
     assert all(len(line.cells) == 3 and line.cells[0].run_ids == group.run_ids for line in group.rows)
     assert "Γ inside the band is no evidence" in panel.caption
 

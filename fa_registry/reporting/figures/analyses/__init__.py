@@ -1,34 +1,24 @@
-"""Figures of the analyses as SVG, drawn from data frames.
+"""Figures of the analyses, drawn from data frames.
 
-Each module of this package has two functions. `numbers(analysis, runs)` returns the data frame, and `draw(canvas, frame)` draws it.
+An analysis names the module of its figure, which has two functions. `numbers(analysis, runs)` returns the data frame, and
+`draw(canvas, frame)` draws it.
 """
 
 from __future__ import annotations
 
 import importlib
-import pkgutil
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType, ModuleType
+from collections.abc import Callable, Sequence
+from types import ModuleType
 
 import pandas as pd
 
-from fa_registry.analyses.base import Analysis, AnalysisTable
+from fa_registry.analyses import CATALOG, Analysis, AnalysisTable
 from fa_registry.records import RunAudit
 from fa_registry.reporting.figures.canvas import WIDE, Canvas, RenderedFigure
 from fa_registry.reporting.figures.style import styled
 
-Draw = Callable[[Canvas, pd.DataFrame], None]
-# Analysis → the module that draws its figure: every other module of this package.
-MODULES: Mapping[str, ModuleType] = MappingProxyType(
-    {
-        module.name.replace("_", "-"): importlib.import_module(f"{__name__}.{module.name}")
-        for module in pkgutil.iter_modules(__path__)
-    }
-)
-DRAWINGS: Mapping[str, Draw] = MappingProxyType({name: module.draw for name, module in MODULES.items()})
 
-
-def figure_of(draw: Draw, numbers: pd.DataFrame) -> RenderedFigure:
+def figure_of(draw: Callable[[Canvas, pd.DataFrame], None], numbers: pd.DataFrame) -> RenderedFigure:
     """Draw a data frame; the user's matplotlib settings have no effect."""
     with styled():
         canvas = Canvas(WIDE, 1.2)
@@ -40,19 +30,24 @@ def figure_of(draw: Draw, numbers: pd.DataFrame) -> RenderedFigure:
         return canvas.rendered()
 
 
+def figure_module(name: str) -> ModuleType | None:
+    """Return the module that draws the figure of an analysis, or None if the analysis has no figure."""
+    module = CATALOG.get(name.replace("-", "_")).figure
+    return importlib.import_module(module) if module else None
+
+
 def analysis_numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
-    """Return all numbers of a built-in analysis's figure; figures by epoch read the runs' trajectories."""
-    return MODULES[analysis.name].numbers(analysis, runs)
+    """Return all numbers of an analysis's figure; figures by epoch read the runs' trajectories."""
+    return figure_module(analysis.name).numbers(analysis, runs)
 
 
 def analysis_figure(analysis: Analysis, runs: Sequence[RunAudit]) -> RenderedFigure | None:
-    """Return the figure of an analysis, or None for a third-party analysis.
+    """Return the figure of an analysis, or None if the analysis has no figure.
 
     The same numbers give the same bytes.
     """
-    if analysis.name not in DRAWINGS:
-        return None
-    return figure_of(DRAWINGS[analysis.name], analysis_numbers(analysis, runs))
+    module = figure_module(analysis.name)
+    return figure_of(module.draw, analysis_numbers(analysis, runs)) if module else None
 
 
 def table_numbers(table: AnalysisTable) -> pd.DataFrame:
