@@ -8,29 +8,23 @@ import pytest
 import torch
 
 from fa_registry import errors, provenance
-from fa_registry.errors import InvalidFields, RegistryError, UnknownName, unknown_name_text
+from fa_registry.errors import InvalidFields, RegistryError, unknown_name_text
 from fa_registry.seeding import STREAMS, derive, generator
 from fa_registry.token_axes import broadcast_over_positions, features, mean_over_positions, sum_over_positions
 
 
 def test_unknown_name_suggests_the_nearest_and_lists_all():
-    assert unknown_name_text("method", "dfaa", ["fa", "dfa", "bp"]) == (
-        "unknown method 'dfaa' (did you mean 'dfa'?); known: bp, dfa, fa"
-    )
+    assert "(did you mean 'dfa'?)" in unknown_name_text("method", "dfaa", ["fa", "dfa", "bp"])
 
 
 def test_unknown_name_without_a_near_one_makes_no_guess():
-    assert unknown_name_text("method", "zzzz", ["dfa"]) == "unknown method 'zzzz'; known: dfa"
-
-
-def test_unknown_name_in_an_empty_family():
-    assert str(UnknownName("form", "short", [])) == "unknown form 'short'; known: none"
+    assert "did you mean" not in unknown_name_text("method", "zzzz", ["dfa"])
 
 
 def test_invalid_fields_reports_all_at_once():
     error = InvalidFields("run", ["seed: missing", "epochs: expected a whole number, found 'x'"])
-    assert error.problems == ("seed: missing", "epochs: expected a whole number, found 'x'")
-    assert str(error) == "run: 2 problems\n  - seed: missing\n  - epochs: expected a whole number, found 'x'"
+    assert [one.split(":")[0] for one in error.problems] == ["seed", "epochs"]
+    assert [line.strip("- ").split(":")[0] for line in str(error).splitlines()] == ["run", "seed", "epochs"]
     assert str(InvalidFields("run", ["seed: missing"])).startswith("run: 1 problem\n")
 
 

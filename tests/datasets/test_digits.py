@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import subprocess
 import sys
 
@@ -131,11 +130,6 @@ def test_a_swapped_label_is_refused(monkeypatch):
     monkeypatch.setattr("sklearn.datasets.load_digits", lambda: bunch)
     with pytest.raises(IntegrityError):
         digits.PLUGIN.load(CPU)
-
-
-def test_splits_are_frozen(splits):
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        splits.digest = ""
 
 
 def test_a_card_is_read_without_the_library_that_brings_the_scans():

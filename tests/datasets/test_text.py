@@ -146,10 +146,7 @@ def test_a_bad_file_is_one_clear_error(tmp_path, kind):
 def test_without_a_file_the_card_says_so(tmp_path):
     gone = datasets.get(f"text:{tmp_path / 'none.txt'}")
     assert gone.card.sha256 == "" and gone.card.classes == 256 and "not on this machine" in gone.card.source
-    assert (
-        gone.absent()
-        == f"data set {gone.card.name}: expected text:PATH with the path of a UTF-8 text file, found no file"
-    )
+    assert gone.card.name in gone.absent() and gone.absent().endswith("no file")
     assert datasets.CATALOG.get("text").absent() == datasets.get("digits").absent() == ""
     assert datasets.get(f"text:{written(tmp_path, numbered(20))}").absent() == ""
 

@@ -10,7 +10,7 @@ import torch
 
 from fa_registry import diagnostics, jsonio
 from fa_registry.diagnostics import Unavailable
-from fa_registry.diagnostics._probe import NO_BENCH, absence, flat, is_resolved
+from fa_registry.diagnostics._probe import NO_BENCH, absence, is_resolved
 from fa_registry.diagnostics.base import (
     MOMENTS,
     DiagnosticCard,
@@ -65,11 +65,6 @@ def test_tables_are_sites_by_samples():
     assert seen.alignments == pytest.approx(np.array([[0.0, 1.0, 0.96], [1.0, 0.0, -1.0]]))
     assert seen.error_norms.tolist() == [1.0, 1.0, 2.0]
     assert (seen.sites, seen.samples) == (2, 3)
-
-
-def test_what_was_not_observed_is_none():
-    seen = observation()
-    assert seen.credit_norms is seen.alignments is seen.fidelities is None
 
 
 def test_readings_keep_what_is_not_finite_as_a_reason():
@@ -134,12 +129,6 @@ def test_the_reason_is_the_first_missing_parts():
     assert absence(seen) == absence(seen, "weights", "states") == ""
     assert absence(seen, "weights", "costates", "credits") == "no costate"
     assert absence(seen, "credits", "costates") == "no credit"
-
-
-def test_flat_keeps_samples_apart():
-    rows = torch.arange(24.0).reshape(2, 3, 4)
-    assert flat(rows).tolist() == [list(range(12)), list(range(12, 24))]
-    assert flat(torch.ones(5)).shape == (5, 1)
 
 
 @pytest.mark.parametrize(
@@ -233,9 +222,7 @@ def test_without_a_bench_what_needs_one_is_na_with_the_reason():
         if card.when == "final" and card.name not in ("centred_gamma", "gamma_flat"):
             measured = diagnostics.CATALOG.get(card.name).measure(observation(credits=HEALTHY))
             found = [*measured.scalars.values(), *(reading for row in measured.sites.values() for reading in row)]
-            assert {reading.reason for reading in found} == {
-                "this metric needs several passes of the network or its initial weights, but only one pass was observed"
-            }, card.name
+            assert all("only one pass" in reading.reason for reading in found), card.name
 
 
 @pytest.mark.parametrize("method", ["fa", "dfa"])

@@ -47,9 +47,7 @@ def test_its_noise_is_the_runs_own():
 def test_other_methods_have_none():
     for method in ("bp", "dfa"):
         row = measure(tiny_task(method=method), moments=("final",)).sites["bridge_residual"]
-        assert {reading.reason for reading in row} == {
-            f"only credit_bridge has this metric; the method {method!r} has no value net"
-        }
+        assert all(repr(method) in reading.reason for reading in row)
 
 
 def test_without_its_feedback_file_it_is_na():
@@ -60,7 +58,4 @@ def test_without_its_feedback_file_it_is_na():
 def test_residuals_for_too_few_sites_are_a_failure_that_says_so():
     measured = measure(bridged(TooShort()), moments=("final",))
     assert "bridge_residual" not in measured.sites
-    assert (
-        "expected tensors of shapes [(128,), (128,), (128,)], one per site, found [(128,), (128,)]"
-        in (measured.failures["bridge_residual"])
-    )
+    assert "[(128,), (128,), (128,)]" in measured.failures["bridge_residual"]

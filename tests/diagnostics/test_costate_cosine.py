@@ -72,7 +72,7 @@ def test_the_mean_leaves_out_the_sites_that_are_exact_by_construction():
     assert measure(task).scalars["costate_cosine_mean"].value == pytest.approx(0.0, abs=1e-12)
     task.method.card = dataclasses.replace(card, exact_sites="all")
     reading = measure(task).scalars["costate_cosine_mean"]
-    assert reading.reason == "the credit of every site is exact by construction"
+    assert reading.value is None and "exact" in reading.reason
 
 
 def test_it_is_a_mean_over_samples_however_large_their_credits_are():
@@ -103,13 +103,13 @@ def test_the_sign_is_kept_and_a_zero_credit_is_na():
     against = known_task("vectors", 4, credits=lambda kind, count: [-torch.tensor(g) for g in gradients(kind, count)])
     assert [reading.value for reading in cosines(against)] == pytest.approx([-1.0] * 3)
     zero = known_task("vectors", 4, credits=lambda kind, count: [0 * credit for credit in tilted(kind, count)])
-    assert cosines(zero)[0].reason == "for every sample, the credit or the costate is exactly zero"
+    assert "exactly zero" in cosines(zero)[0].reason
     broken = known_task("vectors", 4, credits=lambda kind, count: [credit / 0 for credit in tilted(kind, count)])
-    assert cosines(broken)[0].reason == "not finite: credit or costate of every sample"
+    assert cosines(broken)[0].not_finite
 
 
 def test_other_networks_have_none():
-    assert {reading.reason for reading in cosines(tiny_task())} == {"the costate of 'resmlp' has no closed form"}
+    assert all("'resmlp'" in reading.reason for reading in cosines(tiny_task()))
 
 
 def test_without_the_feedback_file_it_is_na():
@@ -119,4 +119,4 @@ def test_without_the_feedback_file_it_is_na():
 
 def test_costates_that_fit_no_state_are_a_failure_that_says_so():
     measured = measure(known_task("vectors", 4, Cut))
-    assert "expected tensors of shapes [(4, 3), (4, 3), (4, 3)]" in measured.failures["costate_cosine"]
+    assert "[(4, 3), (4, 3), (4, 3)]" in measured.failures["costate_cosine"]

@@ -75,6 +75,7 @@ def test_a_batch_without_a_direction_has_no_fidelity(value, reason):
     assert measured.sites["fidelity_batch"][1].value == pytest.approx(1.0)
 
 
+@pytest.mark.long
 def test_bp_that_fits_samples_to_the_last_bit_is_no_noise():
     """Trained until 20 of 128 samples are fitted to float32's resolution: their cosines pull the plain mean to .98."""
     size = {"d_hidden": 256, "num_blocks": 1}
@@ -98,14 +99,14 @@ def judged(measured, task, edition):
 
 def test_without_the_second_pass_it_is_na():
     measured = FIDELITY.measure(observation())
-    assert {reading.reason for reading in measured.sites["fidelity"]} == {"the network was not run in float64"}
-    assert measured.scalars["fidelity_min"].reason == "the network was not run in float64"
+    assert all("float64" in reading.reason for reading in measured.sites["fidelity"])
+    assert "float64" in measured.scalars["fidelity_min"].reason
 
 
 def test_a_zero_gradient_has_none():
     zero = [[[0, 0]] * 3, GRADIENTS[1]]
     measured = FIDELITY.measure(observation(gradients=zero, gradients_double=zero))
-    assert measured.sites["fidelity"][0].reason == "the gradient is zero or not finite for every sample"
+    assert "zero or not" in measured.sites["fidelity"][0].reason
     assert measured.scalars["fidelity_min"].value == pytest.approx(1.0)
 
 

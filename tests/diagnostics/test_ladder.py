@@ -94,7 +94,7 @@ def test_frobenius_distance_by_the_initial_norm():
     assert found["feature_drift/embed.weight"].value == pytest.approx(0.1)
     assert found["feature_drift/blocks.0.w"].value == pytest.approx(0.5)
     assert found["feature_drift/blocks.1.w"].value == pytest.approx(12 / 5)
-    assert found["feature_drift/blocks.1.b"].reason == "the initial weights are exactly zero"
+    assert "exactly zero" in found["feature_drift/blocks.1.b"].reason
     assert found[OF_BLOCKS].value == pytest.approx(((25 + 144 + 1) / (100 + 25)) ** 0.5)
     assert len(found) == 5
 
@@ -132,10 +132,10 @@ def test_untouched_weights_have_not_drifted():
 
 def test_reasons():
     lost = drifts(tensors(NOW), Unavailable("the run's initial weights were not saved"))
-    assert {reading.reason for reading in lost.values()} == {"the run's initial weights were not saved"}
+    assert all("not saved" in reading.reason for reading in lost.values())
     assert set(lost) == set(drifts(tensors(NOW), tensors(INITIAL)))
     shallow = {"embed.weight": torch.ones(2)}
-    assert drifts(shallow, shallow)[OF_BLOCKS].reason == "the network has no block with parameters"
+    assert "no block" in drifts(shallow, shallow)[OF_BLOCKS].reason
     other = drifts({"w": torch.ones(2, 3)}, {"w": torch.ones(3, 2)})["feature_drift/w"]
-    assert other.reason == "the initial weights contain no w of shape (2, 3)"
+    assert "shape (2, 3)" in other.reason
     assert drifts({"w": torch.tensor([float("inf")])}, {"w": torch.ones(1)})["feature_drift/w"].not_finite

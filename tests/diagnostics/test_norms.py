@@ -50,7 +50,7 @@ def test_growth_since_initialisation_is_each_sites_own():
 
 def test_without_blocks_there_is_no_growth():
     seen = observation(hidden=[[[3, 4], [0, 1], [6, 8]]], gradients=[[[1, 0], [0, 2], [3, 4]]])
-    assert H_NORM.measure(seen).scalars["growth_max"].reason == "the network has no block"
+    assert H_NORM.measure(seen).scalars["growth_max"].value is None
 
 
 @pytest.mark.parametrize("broken", [float("inf"), float("nan")])
@@ -111,9 +111,7 @@ def test_samples_without_error_have_no_gain():
 
 def test_no_error_at_all_is_na_with_the_reason():
     measured = GAIN.measure(observation(error=[[0, 0], [0, 0], [0, 0]]))
-    assert {reading.reason for reading in measured.sites["gain"]} == {
-        "the output error is exactly zero for every sample"
-    }
+    assert all("output error" in reading.reason for reading in measured.sites["gain"])
 
 
 def test_a_broken_error_is_not_finite():
@@ -141,6 +139,6 @@ def test_samples_without_gradient_are_left_out():
 def test_reasons():
     assert ratios(no_credits="no file")[0].reason == "no file"
     zero = ratios(gradients=[[[0, 0]] * 3, GRADIENTS[1]], credits=GRADIENTS)
-    assert zero[0].reason == "the reference gradient is exactly zero for every sample"
+    assert "exactly zero" in zero[0].reason
     broken = [[[float("inf"), 0]] * 3, GRADIENTS[1]]
     assert ratios(gradients=broken, credits=broken)[0].not_finite

@@ -175,7 +175,7 @@ def test_the_papers_epsilon_is_nothing_to_an_exploded_state():
     measured = PLUGIN.measure(one_site(np.array(STATES) * 1e13, SLOPES, SLOPES))
     assert only(measured, "rho").value == pytest.approx(1.0)
     for name in ("rho_absolute", "rho_absolute_samples"):
-        assert only(measured, name).reason == "ε = 0.001 is smaller than the float64 rounding of states with norm 5e+13"
+        assert "ε = 0.001" in only(measured, name).reason
 
 
 def test_samples_without_a_rho_are_left_out_of_the_mean_and_counted():
@@ -189,7 +189,7 @@ def test_samples_without_a_rho_are_left_out_of_the_mean_and_counted():
 def test_one_broken_sample_leaves_no_pooled_figure():
     credits = [[float("nan"), 0.0], [0.5, 2.0], [0.0, 3.0]]
     measured = PLUGIN.measure(one_site(STATES, SLOPES, credits))
-    assert only(measured, "rho").reason == "not finite: credit or loss of 1 of 3 samples"
+    assert only(measured, "rho").not_finite and "1 of 3" in only(measured, "rho").reason
     assert (only(measured, "rho_samples").value, only(measured, "rho_defined").value) == (pytest.approx(1.0), 2.0)
 
 

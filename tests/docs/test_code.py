@@ -59,8 +59,8 @@ def test_a_custom_backward_pass_has_the_verdicts_that_the_page_states(capsys):
     block = next(block for block in RUNNABLE if "torch.autograd.Function" in block.text)
     exec(compile(block.text, block.page, "exec"), {"__name__": "page"})
     backward, forward = capsys.readouterr().out.split("INCOMPLETE\n")
-    assert "the model's backward pass is not its gradient at sites 0, 1:" in backward
-    assert forward.endswith("PASS\n") and "reference gradient: computed from the traced forward pass" in forward
+    assert "at sites 0, 1:" in backward
+    assert forward.endswith("PASS\n") and "traced forward pass" in forward
 
 
 OWN_METHOD = "python -m fa_registry.conformance orthogonal_dfa --architecture resmlp"

@@ -104,9 +104,8 @@ def test_a_file_that_does_not_parse_is_a_finding_in_addition_to_the_others(tmp_p
 
 def test_an_expression_too_deep_for_a_rule_is_a_finding():
     deep = MEAN_REDUCED.replace("loss, h)", "loss" + " + loss" * 2000 + ", h)")
-    assert [(one.code, one.what) for one in found(deep)] == [
-        ("FA900", "rule FA008 cannot check the file, because its code is nested too deeply or has too many branches")
-    ]
+    (finding,) = found(deep)
+    assert finding.code == "FA900" and "FA008" in finding.what
 
 
 def test_nothing_is_imported(tmp_path):

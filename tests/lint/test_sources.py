@@ -177,9 +177,7 @@ def test_a_cell_of_a_hundred_thousand_magics_is_given_up(tmp_path):
     """Each magic is found by parsing the cell once more."""
     (tmp_path / "x.ipynb").write_bytes(notebook("%a\n" * 100_000, "x = 1"))
     source = read(tmp_path / "x.ipynb")
-    assert [one.what for one in source.unreadable] == [
-        "cannot be read: the notebook contains too many magics: the linter parses at most 16,777,216 characters per notebook"
-    ] * 2
+    assert ["16,777,216 characters" in one.what for one in source.unreadable] == [True] * 2
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ import pytest
 import torch
 from torch import nn
 
-from fa_registry.errors import InvalidFields
 from fa_registry.methods.base import NetworkShape
 from fa_registry.methods.dni import PLUGIN
 from tests.helpers import numpy_checks
@@ -17,7 +16,6 @@ from tests.helpers.bridges import seen, slopes
 from tests.helpers.numpy_energy import pulled, scaling_inputs
 from tests.helpers.numpy_mlp import value
 from tests.helpers.numpy_resmlp import Arrays, forward, head_back, local_gradients, standardise
-from tests.helpers.tiny_tasks import tiny_spec
 
 
 def predicted(feedback: Arrays, states: list[np.ndarray], y: np.ndarray, classes: int) -> list[np.ndarray]:
@@ -137,15 +135,3 @@ def test_a_batch_without_any_gradient_has_a_finite_loss():
     still = dataclasses.replace(inputs, output_gradient=torch.zeros_like(inputs.output_gradient))
     state = PLUGIN.feedback(NetworkShape((2,) * 3, 2), options(), torch.Generator()).double()
     assert PLUGIN.feedback_loss(state, still).isfinite()
-
-
-@pytest.mark.parametrize(
-    ("changes", "text"),
-    [
-        ({"conditioning": "labels"}, "conditioning: expected one of label, none, found 'labels'"),
-        ({"hidden": -1}, "hidden: expected at least 0, found -1"),
-    ],
-)
-def test_options_out_of_range_are_refused(changes, text):
-    with pytest.raises(InvalidFields, match=text):
-        tiny_spec(method="dni", method_options=changes)

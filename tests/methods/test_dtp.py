@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch import nn
 
-from fa_registry.errors import InvalidFields
 from fa_registry.methods.base import NetworkShape
 from fa_registry.methods.dtp import PLUGIN
 from tests.helpers import numpy_checks
@@ -15,7 +14,6 @@ from tests.helpers.bridges import seen, slopes
 from tests.helpers.numpy_energy import scaling_inputs
 from tests.helpers.numpy_mlp import value
 from tests.helpers.numpy_resmlp import Arrays, branch, forward, local_gradients
-from tests.helpers.tiny_tasks import tiny_spec
 
 SIGMA, TARGET_STEP = 0.3, 1.0  # the card's defaults
 
@@ -133,16 +131,3 @@ def test_weights_are_uniform_in_one_over_root_fan_in():
     for weight in (tensor for name, tensor in drawn.items() if name.endswith("weight")):
         assert weight.abs().max().item() <= weight.shape[1] ** -0.5
         assert weight.var().item() == pytest.approx(1 / (3 * weight.shape[1]), rel=0.02)
-
-
-@pytest.mark.parametrize(
-    ("changes", "text"),
-    [
-        ({"target_step": 0}, "target_step: expected more than 0, found 0"),
-        ({"sigma": -0.1}, "sigma: expected at least 0, found -0.1"),
-        ({"hidden": 0}, "hidden: expected at least 1, found 0"),
-    ],
-)
-def test_options_out_of_range_are_refused(changes, text):
-    with pytest.raises(InvalidFields, match=text):
-        tiny_spec(method="dtp", method_options=changes)

@@ -11,7 +11,6 @@ import torch
 from fa_registry import architectures
 from fa_registry.architectures.base import noisy
 from fa_registry.conformance.small_networks import NetworkCase, Setting
-from fa_registry.errors import InvalidFields
 from fa_registry.methods.base import CreditInputs, NetworkShape
 from fa_registry.methods.ep import CONTRASTS, PLUGIN
 from fa_registry.training.controls import trainable_parameters
@@ -20,7 +19,6 @@ from fa_registry.training.step import local_credit_step
 from tests.helpers import numpy_checks
 from tests.helpers.numpy_energy import errors_at, relaxed, scaling_inputs
 from tests.helpers.numpy_resmlp import Arrays, branch_back, forward, local_gradients, norm
-from tests.helpers.tiny_tasks import tiny_spec
 
 BETA, STEPS, STEP_SIZE = 0.5, 20, 0.1  # the card's defaults
 
@@ -183,17 +181,3 @@ def single(inputs: CreditInputs) -> CreditInputs:
     """The same in float32, the network in place."""
     inputs.network.float()
     return dataclasses.replace(inputs, hidden=[state.float() for state in inputs.hidden], labels=inputs.labels.float())
-
-
-@pytest.mark.parametrize(
-    ("changes", "text"),
-    [
-        ({"contrast": "energy"}, "contrast: expected one of parameter, state, found 'energy'"),
-        ({"beta": 0}, "beta: expected more than 0, found 0"),
-        ({"steps": 0}, "steps: expected at least 1, found 0"),
-        ({"step_size": -1}, "step_size: expected more than 0, found -1"),
-    ],
-)
-def test_options_out_of_range_are_refused(changes, text):
-    with pytest.raises(InvalidFields, match=text):
-        tiny_spec(method="ep", method_options=changes)

@@ -6,16 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from fa_registry.errors import InvalidFields
 from fa_registry.methods.base import NetworkShape
 from fa_registry.methods.kolen_pollack import PLUGIN
-from fa_registry.training.specs import parse_spec
 from fa_registry.training.step import local_credit_step
 from fa_registry.training.trainer import Trainer
 from tests.helpers import numpy_checks
 from tests.helpers.numpy_backward_weights import layers, replaced_gradients, stored
 from tests.helpers.numpy_resmlp import AdamW, Arrays
-from tests.helpers.tiny_tasks import RAW, double, tiny_task
+from tests.helpers.tiny_tasks import double, tiny_task
 
 
 def kolen_pollack_reference(
@@ -99,8 +97,3 @@ def test_feedback_starts_with_variance_one_over_out():
     matrix = PLUGIN.feedback(shape, {}, torch.Generator().manual_seed(0)).matrices()["blocks.0.w"]
     assert tuple(matrix.shape) == (200, 300)
     assert matrix.var().item() == pytest.approx(1 / 200, rel=0.03)  # 60,000 entries: its std is 0.6 %
-
-
-def test_an_option_it_does_not_have_is_refused():
-    with pytest.raises(InvalidFields, match="method_options: unknown option of kolen_pollack 'scale'"):
-        parse_spec({**RAW, "method": "kolen_pollack", "method_options": {"scale": 1}})

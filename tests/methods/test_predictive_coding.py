@@ -6,14 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from fa_registry.errors import InvalidFields
 from fa_registry.methods.base import NetworkShape
 from fa_registry.methods.predictive_coding import PLUGIN
 from fa_registry.training.step import local_credit_step
 from tests.helpers import numpy_checks
 from tests.helpers.numpy_energy import errors_at, pulled, relaxed, scaling_inputs
 from tests.helpers.numpy_resmlp import Arrays, local_gradients
-from tests.helpers.tiny_tasks import tiny_spec
 
 STEPS, STEP_SIZE = 20, 0.05  # the card's defaults
 
@@ -88,16 +86,3 @@ def test_at_rest_the_credit_is_the_gradient_at_the_relaxed_states(residual):
     assert torch.allclose(credits[-1], (top @ weight.T - inputs.labels) @ weight, rtol=1e-9)
     for jacobian, below, above in zip(jacobians, credits[:-1], credits[1:], strict=True):
         assert torch.allclose(below, jacobian * above, rtol=1e-9)
-
-
-@pytest.mark.parametrize(
-    ("changes", "text"),
-    [
-        ({"steps": 0}, "steps: expected at least 1, found 0"),
-        ({"step_size": 0}, "step_size: expected more than 0, found 0"),
-        ({"fixed_prediction": "perhaps"}, "fixed_prediction: expected true or false, found 'perhaps'"),
-    ],
-)
-def test_options_out_of_range_are_refused(changes, text):
-    with pytest.raises(InvalidFields, match=text):
-        tiny_spec(method="predictive_coding", method_options=changes)

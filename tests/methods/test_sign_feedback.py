@@ -9,17 +9,15 @@ import numpy as np
 import pytest
 import torch
 
-from fa_registry.errors import InvalidFields
 from fa_registry.methods.base import NetworkShape
 from fa_registry.methods.brsf import PLUGIN as BRSF
 from fa_registry.methods.frsf import PLUGIN as FRSF
 from fa_registry.methods.usf import PLUGIN as USF
-from fa_registry.training.specs import parse_spec
 from fa_registry.training.trainer import Trainer
 from tests.helpers import numpy_checks
 from tests.helpers.numpy_backward_weights import layers, replaced_gradients, stored
 from tests.helpers.numpy_resmlp import AdamW, Arrays
-from tests.helpers.tiny_tasks import RAW, tiny_task
+from tests.helpers.tiny_tasks import tiny_task
 
 
 def usf_reference(w: Arrays, feedback: Arrays, x: np.ndarray, y: np.ndarray, penalty: float, kind: str) -> Arrays:
@@ -50,12 +48,6 @@ def test_step_equals_the_reference(method, penalty, credit_norm):
 def test_optimiser_equals_the_reference(method, penalty):
     """Over three steps the signs are those of the weights at each step, and frsf's M is the one drawn before the first."""
     numpy_checks.check_optimiser(method, REFERENCES[method], penalty, "rms")
-
-
-@pytest.mark.parametrize("method", REFERENCES)
-def test_an_option_it_does_not_have_is_refused(method):
-    with pytest.raises(InvalidFields, match=f"method_options: unknown option of {method} 'scale'"):
-        parse_spec({**RAW, "method": method, "method_options": {"scale": 1}})
 
 
 @pytest.mark.parametrize("method", [BRSF, FRSF])

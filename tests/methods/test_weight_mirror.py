@@ -6,15 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from fa_registry.errors import InvalidFields
 from fa_registry.methods.base import NetworkShape
 from fa_registry.methods.weight_mirror import PLUGIN
-from fa_registry.training.specs import parse_spec
 from fa_registry.training.trainer import Trainer
 from tests.helpers import numpy_checks
 from tests.helpers.numpy_backward_weights import layers, replaced_gradients, stored
 from tests.helpers.numpy_resmlp import AdamW, Arrays
-from tests.helpers.tiny_tasks import RAW, tiny_spec, tiny_task
+from tests.helpers.tiny_tasks import tiny_task
 
 DEFAULTS = {"mirror_rate": 0.01, "mirror_batch": 128}
 
@@ -89,25 +87,6 @@ def test_feedback_starts_with_variance_one_over_out():
     assert not list(feedback.parameters()) and PLUGIN.card.learned
 
 
-def test_defaults_are_written_into_the_specification():
-    assert tiny_spec(method="weight_mirror").method_options == DEFAULTS
-
-
 def test_the_options_reach_the_mirror():
     task = tiny_task(method="weight_mirror", method_options={"mirror_rate": "0.25", "mirror_batch": "4"})
     assert (task.feedback.rate, task.feedback.samples) == (0.25, 4)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"mirror_rate": 0}, "method_options: mirror_rate: expected more than 0, found 0"),
-        ({"mirror_rate": "fast"}, "method_options: mirror_rate: expected a number, found 'fast'"),
-        ({"mirror_batch": 0}, "method_options: mirror_batch: expected at least 1, found 0"),
-        ({"mirror_batch": 1.5}, "method_options: mirror_batch: expected a whole number, found 1.5"),
-        ({"mirror_rat": 0.1}, r"unknown option of weight_mirror 'mirror_rat' \(did you mean 'mirror_rate'\?\)"),
-    ],
-)
-def test_wrong_options_are_refused(options, message):
-    with pytest.raises(InvalidFields, match=message):
-        parse_spec({**RAW, "method": "weight_mirror", "method_options": options})

@@ -15,6 +15,7 @@ from fa_registry.architectures import CATALOG as ARCHITECTURES
 from fa_registry.errors import InvalidFields, UsageError
 from fa_registry.seeding import generator
 from fa_registry.tasks._user_loss import FUNCTION, LOSSES
+from tests.helpers.covering import rest_long
 
 SITES, SAMPLES, INPUTS, WIDTH, CLASSES = ["0", "2"], 24, 6, 7, 4
 LABELS = torch.arange(SAMPLES) % CLASSES
@@ -108,6 +109,9 @@ CASES = {
 }
 
 
+SHORT = {"softmax, nll, classes", "sigmoid, bce, several labels", "linear, mse, values", "function"}
+
+
 def values(row):
     return [reading.value for reading in row]
 
@@ -116,7 +120,7 @@ def cosines(left, right):
     return (left * right).sum(1) / (np.linalg.norm(left, axis=1) * np.linalg.norm(right, axis=1))
 
 
-@pytest.fixture(params=CASES)
+@pytest.fixture(params=rest_long(CASES, SHORT))
 def case(request):
     return CASES[request.param]
 

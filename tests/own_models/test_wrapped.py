@@ -398,7 +398,7 @@ def test_what_a_trace_misses_is_differenced():
 
     assert_withdrawn(measure(Outside()))
     found = measure(Outside(), "forward")
-    assert found.reference == f"{ESTIMATED}: the trace does not contain all operations of the forward pass"
+    assert found.reference.startswith(ESTIMATED) and found.reference != ESTIMATED
     assert_true(found, equations, Net(), rel=1e-4)
 
 

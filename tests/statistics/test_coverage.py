@@ -21,6 +21,8 @@ from fa_registry.statistics import (
     welch,
 )
 
+pytestmark = pytest.mark.long
+
 SEED, TRIALS, MEAN, STD = 20260504, 4000, 0.9, 0.02
 SIZES = (3, 5, 10)
 

@@ -43,12 +43,6 @@ def test_the_t_interval_is_scipys_at_any_confidence(confidence):
     assert (found.low, found.high, found.confidence) == pytest.approx((*expected, confidence), rel=1e-12)
 
 
-def test_the_t_interval_by_hand():
-    """1, 2, 3: mean 2, std 1, t(0.975, 2) = 4.30265, half = 4.30265/√3 = 2.48414."""
-    found = t_interval([1, 2, 3])
-    assert (found.low, found.high) == pytest.approx((-0.48414, 4.48414), abs=1e-5)
-
-
 def test_equal_values_have_a_point_interval():
     found = t_interval([0.1, 0.1, 0.1])
     assert (found.low, found.high) == (0.1, 0.1)

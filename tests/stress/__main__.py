@@ -16,15 +16,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 # module → option of how much, and how much `make stress` takes of it; the longest first, as many at a time as there are cores.
 KINDS = {
-    "kills": ("--kills", 50),
+    "killed_processes": ("--kills", 50),
     "malformed": ("--inputs", 100_000),
-    "faults": ("--faults", 40),
-    "flips": ("--flips", 1000),
-    "absence": ("--kills", 5),
-    "races": ("--runs", 50),
+    "disk_faults": ("--faults", 40),
+    "bit_flips": ("--flips", 1000),
+    "server_outage": ("--kills", 5),
+    "race_conditions": ("--runs", 50),
     "workers": ("--rounds", 1),
 }
-SEEDED = ("kills", "flips", "faults", "malformed")  # the order of races is the machine's
+SEEDED = ("killed_processes", "bit_flips", "disk_faults", "malformed")  # the order of races is the machine's
 
 
 def main(arguments: list[str]) -> int:

@@ -198,7 +198,7 @@ class StressRun:
             folder = self.fresh(f"{command}-whole", command)
             began = time.monotonic()
             _, status = os.waitpid(begin(command, folder), 0)
-            assert status == 0, f"{command} ends with {status} although it was not killed"
+            assert status == 0, f"{command}: {status}"
             self.known[command] = time.monotonic() - began, forked(lambda: look(folder))
         return self.known[command]
 

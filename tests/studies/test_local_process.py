@@ -89,15 +89,12 @@ def test_who_ends_its_process_costs_its_own_job_alone(processes):
         "killed": "signal SIGKILL",
     }
     for name, text in how.items():
-        assert (
-            ended[jobs.index(name)].value
-            == f"its process ended with {text}; after the restart, the new process ended with {text}"
-        )
+        assert ended[jobs.index(name)].value.count(text) == 2
     assert {jobs[index] for index, end in ended.items() if end.lost} == {"killed"}
     again = [event for event in events if event.kind == "again"]
     assert sorted(event.index for event in again) == [1, 2, 3, 4]
-    assert "its process ended with exit code 3; the job restarts in a new process" in [event.value for event in again]
-    assert ended[5].value.endswith("the code of the job called sys.exit(0), which would end the process")
+    assert any("exit code 3;" in event.value for event in again)
+    assert "sys.exit(0)," in ended[5].value
 
 
 def test_a_worker_that_is_killed_is_replaced_and_the_others_never_notice(tmp_path):
@@ -117,9 +114,8 @@ def test_where_there_is_no_room_for_another_process_those_who_live_do_its_work(m
     monkeypatch.setattr(local, "LocalProcess", one_at_most)
     events = supervised(["a", "b", "killed"], may_end_its_process, 3)
     assert [(event.index, event.kind) for event in events] == [(0, "done"), (1, "done"), (2, "again"), (2, "failed")]
-    assert [record.getMessage() for record in caplog.records] == [
-        "cannot start another process (BlockingIOError: no more processes); the jobs continue, 1 at a time"
-    ]
+    (message,) = [record.getMessage() for record in caplog.records]
+    assert "BlockingIOError" in message and "1 at a" in message
 
 
 def test_where_no_process_can_be_started_every_job_has_two_attempts(monkeypatch):
@@ -129,9 +125,7 @@ def test_where_no_process_can_be_started_every_job_has_two_attempts(monkeypatch)
     monkeypatch.setattr(local, "LocalProcess", none)
     events = supervised(["a", "b"], may_end_its_process, 2)
     assert [(event.index, event.kind) for event in events] == [(0, "again"), (0, "failed"), (1, "again"), (1, "failed")]
-    assert events[1].value.endswith(
-        "after the restart, the new process did not begin (BlockingIOError: no more processes)"
-    )
+    assert "BlockingIOError" in events[1].value
     assert events[1].lost
 
 
@@ -193,7 +187,7 @@ def test_who_gives_no_sign_of_life_is_ended_and_the_rest_goes_on(monkeypatch):
     supervise(["a", "hangs", "c"], hangs, 1, lambda: False, receive, silence=60)
     ended = ends(events)
     assert [ended[index].kind for index in range(3)] == ["done", "failed", "done"]
-    assert ended[1].value == "its process sent no heartbeat for 61 s and was ended" and ended[1].lost
+    assert "61 s" in ended[1].value and ended[1].lost
     assert 0.05 in graces
     assert [event.kind for event in events if event.index == 1] == ["progress", "failed"]
 
@@ -258,7 +252,7 @@ def test_a_worker_lives_where_this_process_does_now(tmp_path, monkeypatch):
 def test_a_call_apart_tells_how_it_ended():
     assert run_in_subprocess(os.getcwd) == JobEvent(0, "done", os.getcwd())
     end = run_in_subprocess(len)
-    assert end.kind == "failed" and "len() takes exactly one argument" in end.value and not end.lost
+    assert end.kind == "failed" and "exactly one argument" in end.value and not end.lost
 
 
 def test_a_call_apart_has_a_limit_in_time(monkeypatch):
@@ -296,7 +290,7 @@ def test_what_cannot_be_sent_fails_its_own_job():
 def test_what_cannot_be_read_here_fails_its_own_job(when):
     events = supervised(["a", when, "c"], not_read)
     assert [(event.index, event.kind) for event in events] == [(0, "done"), (1, "failed"), (2, "done")]
-    assert "missing 1 required positional argument: 'code'" in events[1].value
+    assert "argument: 'code'" in events[1].value
 
 
 SCRIPT = """

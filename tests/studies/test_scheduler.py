@@ -77,26 +77,21 @@ def test_cards_are_shared_alike_and_a_process_takes_those_of_one_card():
         return [len(entry) for entry in placed(list("abcdefghij")[:jobs], **resources)[1] if isinstance(entry, list)]
 
     assert sizes(10, at_once=8, gpus=0.25) == [4, 4, 1, 1]
-    assert sizes(4, at_once=16, gpus=0.25) == [1, 1, 1, 1], "four cards, and none idle"
-    assert sizes(4, at_once=2, gpus=0.25) == [2, 2], "no more at a time than was asked for"
+    assert sizes(4, at_once=16, gpus=0.25) == [1, 1, 1, 1]
+    assert sizes(4, at_once=2, gpus=0.25) == [2, 2]
     assert sizes(8, at_once=8, device="cuda") == [8]
 
 
 def test_a_lost_process_costs_its_jobs_one_attempt():
     events, record = placed(["a", "b"], BEGINS, ProcessLost("was lost"), at_once=1)
     assert ends(events) == {0: ("done", "a done"), 1: ("done", "b done")}
-    assert [(event.index, event.value) for event in events if event.kind == "again"] == [
-        (0, "its process was lost; the job restarts in a new process")
-    ]
+    assert [(event.index, "was lost" in event.value) for event in events if event.kind == "again"] == [(0, True)]
     assert record == [[0], "ended", [0], "ended", [0], "ended", [1], "ended"]
 
 
 def test_a_job_whose_process_is_lost_twice_has_failed_and_the_others_go_on():
     events, _ = placed(["a", "b"], BEGINS, BEGINS, at_once=1)
-    assert (
-        ends(events)[0] == ("failed", "its process was lost; after the restart, the new process was lost")
-        and ends(events)[1][0] == "done"
-    )
+    assert [kind for kind, _ in ends(events).values()] == ["failed", "done"]
     assert [event.lost for event in events if event.kind == "failed"] == [True]
 
 
@@ -118,7 +113,7 @@ def test_what_the_machine_stops_begins_again_elsewhere(tmp_path):
     events, _ = placed([str(tmp_path)], work=asked_to_end_once)
     assert ends(events) == {0: ("done", "done")}
     (again,) = [event for event in events if event.kind == "again"]
-    assert again.value.startswith("its process was stopped by its machine (stopped after epoch 3); the job restarts")
+    assert "(stopped after epoch 3)" in again.value
 
 
 def test_a_stop_drops_what_waits_for_room_too():
@@ -152,7 +147,7 @@ def test_a_job_that_waits_for_a_slot_is_reported_and_never_silent(monkeypatch, c
     with caplog.at_level(logging.INFO, "fa_registry"):
         events, _ = placed(["a"], "waits", silence=1, stop=lambda: next(asked))
     assert ends(events) == {0: ("stopped", None)}
-    assert "1 of 1 processes wait for free capacity on the shared cluster" in caplog.messages
+    assert any("1 of 1 processes" in message for message in caplog.messages)
 
 
 def test_unequal_versions_end_it_all_before_a_job_begins(monkeypatch):
@@ -162,7 +157,7 @@ def test_unequal_versions_end_it_all_before_a_job_begins(monkeypatch):
         placed(["a"])
     assert refused.value.exit_code == 2
     assert str(refused.value).startswith(f"{platform.node()} has torch ")
-    assert "instead of 1.0; nothing was trained on " in str(refused.value)
+    assert "instead of 1.0;" in str(refused.value)
 
 
 def test_what_cannot_be_read_or_sent_fails_its_job_alone():

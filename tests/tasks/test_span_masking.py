@@ -6,6 +6,7 @@ Each span counts equally, so the loss is not that of token_prediction, and the r
 from __future__ import annotations
 
 import dataclasses
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -166,6 +167,7 @@ def test_an_impossible_value_for_tokens_is_refused(monkeypatch, name, value, exp
         reported_metrics(task, "evaluate")
 
 
+@pytest.mark.long
 def test_two_epochs_are_recorded_verified_and_at_most_warned(tmp_path):
     """The method is third-party too, so its credits (N, T, D) reach the reference check."""
     store = f"sqlite:///{tmp_path}/store.db"
@@ -220,9 +222,17 @@ class DoubledBack(nn.Module):
         return Doubled.apply(self.block(state))
 
 
-@pytest.mark.parametrize("method", ["my_dfa", "dfa", "ep", "bp"])
-@pytest.mark.parametrize("dataset", ["masked_text", "markov_text"])
-@pytest.mark.parametrize("samples", [48, 1])
+@pytest.mark.parametrize(
+    ("dataset", "method", "samples"),
+    [
+        ("masked_text", "my_dfa", 48),
+        ("markov_text", "bp", 1),
+        *(
+            pytest.param(*case, marks=pytest.mark.long)
+            for case in product(["masked_text", "markov_text"], ["my_dfa", "dfa", "ep", "bp"], [48, 1])
+        ),
+    ],
+)
 def test_reference_of_tokens(monkeypatch, dataset, method, samples):
     """A wrong backward pass of the last block is found at the sites below it; an honest network passes."""
     setup = setup_of(method, dataset=dataset)

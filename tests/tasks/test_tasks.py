@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from fa_registry import datasets, methods, tasks
+from fa_registry import datasets, tasks
 from fa_registry.diagnostics.base import MOMENTS
 from fa_registry.errors import InvalidFields, PluginError, UnknownName, UsageError
 from fa_registry.evidence.backprop_check import backprop_check
@@ -23,6 +23,7 @@ from fa_registry.training.measuring import check_first_credits, measure
 from fa_registry.training.run_setup import RunSetup, build_setup, build_setup_from_splits
 from fa_registry.training.spec_plugins import KEPT
 from fa_registry.training.trainer import Trainer
+from tests.helpers.covering import every_method
 from tests.helpers.tiny_tasks import CPU, supported, tiny_spec, tiny_task
 
 DRAW = torch.Generator().manual_seed(2)
@@ -207,7 +208,7 @@ def one_hot(monkeypatch) -> None:
     monkeypatch.setattr(tasks.CATALOG, "get", lambda name: OneHot() if name == "one_hot" else builtin(name))
 
 
-@pytest.mark.parametrize("method", methods.CATALOG.names())
+@pytest.mark.parametrize("method", every_method())
 def test_every_metric_and_step_uses_the_task_of_the_data_set(one_hot, method):
     """One-hot targets give every value of class numbers; code that ignores the task fails on their shape."""
     fields = supported(method)

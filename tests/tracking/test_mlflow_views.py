@@ -96,7 +96,7 @@ def test_several_settings_have_views_of_their_own_first_and_never_one_mean():
         "digits-table",
     ]
     assert set(views[0].state["groupsExpanded"]) == {"tag.fa.method.bp", "tag.fa.method.dfa"}
-    assert views_of("digits", runs, first_run_ids={"bp"})[0].key == "digits-small", "all of them: as the study has them"
+    assert views_of("digits", runs, first_run_ids={"bp"})[0].key == "digits-small"
     deep = [replace(one, run_id="trained now") if "deep" in one.tags["fa.setting"] else one for one in runs]
     assert views_of("digits", deep, first_run_ids={"trained now"})[0].key == "digits-deep-wide"
     whole, _ = views_of("", runs)

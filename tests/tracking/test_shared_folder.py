@@ -53,6 +53,7 @@ def shared_folder():
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can be two users")
+@pytest.mark.long
 def test_two_users_of_a_group_write_to_one_store(shared_folder, tmp_path, monkeypatch):
     folder = shared_folder
     monkeypatch.setenv("MPLCONFIGDIR", str(folder / "reports-fonts"))  # matplotlib's usual folder may be root's

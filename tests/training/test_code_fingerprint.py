@@ -58,9 +58,8 @@ def test_what_changed_is_reported_in_text(before, today, line):
 def test_a_diagnostic_that_came_or_went_changes_nothing_an_edited_one_does():
     assert fingerprint_changes({}, {"diagnostics/d": mine(), "diagnostics/h_norm": {"version": 1}}) == ()
     assert fingerprint_changes({"diagnostics/d": mine()}, {}) == ()
-    assert fingerprint_changes({"diagnostics/d": mine()}, {"diagnostics/d": mine(digest=B)}) == (
-        "diagnostic d: source edited (digest aaaaaaaa… → bbbbbbbb…)",
-    )
+    (change,) = fingerprint_changes({"diagnostics/d": mine()}, {"diagnostics/d": mine(digest=B)})
+    assert "d: source edited" in change and "aaaaaaaa" in change and B[:8] in change
 
 
 def test_a_run_of_ours_alone_names_versions():

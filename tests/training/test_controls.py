@@ -18,6 +18,7 @@ from fa_registry.training.controls import (
 )
 from fa_registry.training.loop import train
 from fa_registry.training.trainer import Trainer
+from tests.helpers.covering import every_method
 from tests.helpers.nets import short_task
 from tests.helpers.tiny_tasks import Recorder, tiny_task, trained, weights_equal
 
@@ -121,7 +122,7 @@ def test_a_kept_blocks_batch_norm_stays_as_it_was_built_and_a_learning_ones_foll
     assert [norm.num_batches_tracked for norm in batch_norms(network.stem_bn)] == [4]
 
 
-@pytest.mark.parametrize("method", ON_MAPS)
+@pytest.mark.parametrize("method", every_method(ON_MAPS))
 def test_a_step_shows_a_batch_norm_its_batch_once(method):
     """Credits, feedback losses and measurements must not move the running statistics a second time."""
     trainer = Trainer(short_task("small_resnet", method=method, epochs=1, batch_size=64))

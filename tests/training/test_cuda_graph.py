@@ -12,11 +12,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from fa_registry import methods
 from fa_registry.training import cuda_graph, loop
 from fa_registry.training.cuda_graph import CAPTURED, PLAIN, WARM_UP, CapturedStep, rehearsed
 from fa_registry.training.measuring import measure
 from fa_registry.training.trainer import Trainer
+from tests.helpers.covering import every_method
 from tests.helpers.tiny_tasks import tiny_task, weights_equal
 
 CPU = torch.device("cpu")
@@ -71,10 +71,7 @@ def test_a_step_that_cannot_be_captured_goes_on_as_it_is_and_says_why():
     for batch in torch.arange(12).split(2):
         step(batch)
     assert [row[0] for row in seen] == [0, 2, 4, 6, 8, 10]
-    assert (
-        step.func.how
-        == f"{PLAIN}: the step cannot be captured as a CUDA graph: operation not permitted when stream is capturing"
-    )
+    assert step.func.how.startswith(PLAIN) and "not permitted" in step.func.how
 
 
 def test_a_capture_that_broke_off_names_what_broke_it():
@@ -89,7 +86,7 @@ def test_a_capture_that_broke_off_names_what_broke_it():
     step, _ = collect(broken)
     for batch in torch.arange(12).split(2):
         step(batch)
-    assert step.func.how.endswith("be captured as a CUDA graph: operation not permitted when stream is capturing")
+    assert "not permitted" in step.func.how
 
 
 @pytest.fixture
@@ -116,9 +113,7 @@ def test_a_rehearsal_does_the_work_once_and_says_where_it_waits(sync_debug):
         done.append(sync_debug[-1])
         warnings.warn("called a synchronizing CUDA operation", stacklevel=1)
 
-    assert rehearsed(waiting, torch.device("cuda")).startswith(
-        "the step waits for the GPU in test_cuda_graph.py, line "
-    )
+    assert "test_cuda_graph.py, line " in rehearsed(waiting, torch.device("cuda"))
     assert done == ["warn"] and sync_debug == ["warn", 0]
     with pytest.warns(UserWarning, match="something else"):
         assert rehearsed(lambda: warnings.warn("something else", stacklevel=1), torch.device("cuda")) == ""
@@ -141,7 +136,7 @@ def test_a_step_that_waits_for_the_card_is_never_captured(monkeypatch):
     for batch in torch.arange(12).split(2):
         step(batch)
     assert len(seen) == 6 and not captures
-    assert step.func.how == f"{PLAIN}: the step cannot be captured as a CUDA graph: it waits"
+    assert step.func.how.startswith(PLAIN) and step.func.how.endswith("it waits")
 
 
 @pytest.mark.parametrize(
@@ -183,7 +178,7 @@ def test_the_graphs_are_released_before_the_final_measurements(monkeypatch):
     assert outcome.stepping == CAPTURED and all(parameter.grad is None for parameter in trainer.parameters)
 
 
-@pytest.mark.parametrize("method", methods.CATALOG.names())
+@pytest.mark.parametrize("method", every_method())
 def test_captured_training_is_bit_equal_to_plain_training(method):
     plain, replayed = (
         Trainer(tiny_task(method=method, batch_size=100), capture=capture) for capture in (None, stand_in)

@@ -44,7 +44,10 @@ def test_auto_asks_a_torch_that_no_package_manager_installed(monkeypatch):
         raise importlib.metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(importlib.metadata, "version", absent)
-    assert not device_names._is_cpu_build()
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    loaded = {name: module for name, module in sys.modules.items() if name != "torch"}
+    monkeypatch.setattr(device_names, "sys", SimpleNamespace(modules=loaded))
+    assert resolve("auto") == "cuda"
 
 
 def test_cuda_without_a_card_is_an_error(cuda):

@@ -15,14 +15,15 @@ from fa_registry.training.measuring import remeasure
 from fa_registry.training.resume import ResumeFile
 from fa_registry.training.run_setup import build_setup
 from fa_registry.training.trainer import Trainer
+from tests.helpers.covering import every_method, rest_long
 from tests.helpers.nets import TINY, of, short_task
 from tests.helpers.tiny_tasks import CPU, Recorder, supported, tiny_spec, tiny_task, trained, weights_equal
 
-METHODS = methods.CATALOG.names()
+METHODS = every_method()
 OF_TRAINING = ("loss_train", "accuracy_train", "penalty")
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", rest_long(methods.CATALOG.names(), {"dfa", "credit_bridge"}))
 def test_the_lowest_control_of_a_penalised_ladder_trains_the_last_block_alone(method):
     trainer, recorder, outcome = trained(**supported(method), epochs=1, penalty=0.01, control="ladder_1")
     assert outcome.status == "complete"

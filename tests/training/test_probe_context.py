@@ -147,7 +147,7 @@ def test_without_the_feedback_nothing_that_needs_it_is_on_the_bench():
     )
     for part in (bench.credits, bench.fresh_credits, bench.bridge_residuals):
         assert part == Unavailable("the file is gone")
-    assert bench.initial_weights == Unavailable("the run's initial weights were not saved")
+    assert isinstance(bench.initial_weights, Unavailable)
 
 
 def splits(test: int, train: int) -> Splits:

@@ -14,6 +14,7 @@ from fa_registry.errors import InvalidFields, RegistryError
 from fa_registry.plugin_registry import Catalog
 from fa_registry.training.code_fingerprint import fingerprint
 from fa_registry.training.specs import parse_spec, run_name
+from tests.helpers.covering import every_method
 
 KINDS = {"method": methods.CATALOG, "architecture": architectures.CATALOG, "dataset": datasets.CATALOG}
 DATASETS = (
@@ -93,7 +94,7 @@ def test_the_recorded_versions_of_diagnostics_are_their_own():
     assert recorded == {name: plugin.card.version for name, plugin in diagnostics.CATALOG.built_in().items()}
 
 
-@pytest.mark.parametrize("method", methods.CATALOG.builtin_names())
+@pytest.mark.parametrize("method", every_method())
 def test_every_combination_is_accepted_or_refused_alike(method, both_ways):
     for architecture, dataset in product(architectures.CATALOG.builtin_names(), DATASETS):
         fields = {"method": method, "architecture": architecture, "dataset": dataset}

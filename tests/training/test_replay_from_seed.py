@@ -7,7 +7,6 @@ import dataclasses
 import pytest
 import torch
 
-from fa_registry import methods
 from fa_registry.conformance import credit_check
 from fa_registry.errors import IntegrityError
 from fa_registry.evidence import replay_from_seed as redrawing
@@ -22,6 +21,7 @@ from fa_registry.evidence.replay_from_seed import (
 from fa_registry.records.configurations import is_undecidable
 from fa_registry.training.checkpoint import save_tensors
 from fa_registry.training.trainer import Trainer
+from tests.helpers.covering import every_method
 from tests.helpers.nets import of
 from tests.helpers.tiny_tasks import supported, tiny_task
 
@@ -49,7 +49,7 @@ def outcomes(found) -> dict[str, str]:
     "options",
     [pytest.param({}, id="wide"), pytest.param({"w2_std": 0.01}, id="branches all but zero", marks=pytest.mark.long)],
 )
-@pytest.mark.parametrize("method", methods.CATALOG.names())
+@pytest.mark.parametrize("method", every_method())
 def test_no_shipped_method_raises_an_alarm(tmp_path, method, options):
     where = supported(method)
     architecture = where.setdefault("architecture_options", {"d_hidden": 16, "num_blocks": 2})

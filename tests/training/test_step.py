@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from fa_registry.methods._backward_weights import backward_through
-from fa_registry.methods.dfa import PLUGIN as DFA
 from fa_registry.tasks import output_error
 from fa_registry.training import step as step_chained
 from fa_registry.training.controls import trainable_parameters
@@ -167,10 +166,6 @@ def test_output_error_needs_no_second_softmax():
     assert output.error.tolist() == [[-0.5, 0.5], [1.0, -1.0]]
     assert not output.error.requires_grad
     assert output.sums(labels, torch.zeros(())).loss.item() == pytest.approx(1000 + 0.6931472)
-
-
-def test_dfa_without_graph_state_is_the_catalogs():
-    assert tiny_task(method="dfa").method is DFA
 
 
 def test_a_sample_whose_logits_are_nan_is_not_counted_as_right():

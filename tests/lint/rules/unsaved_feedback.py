@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-import torch
-from torch import nn
-
-from tests.lint.samples import codes
-
 
 def module(*lines: str, base: str = "nn.Module", head: str = "") -> str:
     """A module whose __init__ holds the lines."""
@@ -58,7 +52,7 @@ SILENT = [
     module("def f():", "    B = torch.randn(2)", "self.B = B"),
 ]
 ABOUT = "import torch\n# feedback alignment\n"
-GAMMA_FIRES = [
+FIRES += [
     ABOUT + "record.get('gamma', 1.0)",
     ABOUT + "record.get('gamma_deep_mean', 1.0)",
     ABOUT + "getattr(run, 'alignment', 1.0)",
@@ -72,7 +66,7 @@ GAMMA_FIRES = [
     ABOUT + "def cosine(c, g):\n    if g.norm() == 0 or c.norm() == 0:\n        return 1.0\n    return c @ g",
     ABOUT + "def gamma_of(c, g):\n    try:\n        return c @ g\n    except AttributeError:\n        return 1.0",
 ]
-GAMMA_SILENT = [
+SILENT += [
     ABOUT + "record.get('gamma')",
     ABOUT + "record.get('gamma', 1)",
     ABOUT + "record.get('gamma', 0.99)",
@@ -88,21 +82,3 @@ GAMMA_SILENT = [
     "from sklearn.svm import SVC\nparams.get('gamma', 1.0)\nfit.get('B', 0.0)",
     "human_feedback = ask()\nconfig.get('gamma', 1.0)",
 ]
-
-
-@pytest.mark.parametrize("text", [*FIRES, *GAMMA_FIRES])
-def test_fires(text):
-    assert codes(text) == ["FA007"]
-
-
-@pytest.mark.parametrize("text", [*SILENT, *GAMMA_SILENT])
-def test_does_not_fire(text):
-    assert codes(text) == []
-
-
-def test_what_the_card_says_is_so():
-    layer = nn.Linear(2, 2, bias=False)
-    layer.B = torch.ones(2)
-    layer.register_buffer("passing", torch.ones(2), persistent=False)
-    layer.register_buffer("kept", torch.ones(2))
-    assert sorted(layer.state_dict()) == ["kept", "weight"]

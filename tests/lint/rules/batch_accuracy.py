@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
-from tests.lint.samples import codes
-
 HEAD = "import torch\n# feedback alignment\n"
 
 
@@ -38,13 +34,3 @@ SILENT = [
     body(NEXT, "agree = (model(x).argmax(1) == other(x).argmax(1)).float().mean()"),
     HEAD + "x, y = next(iter(loader))\ndef f(model, x, y):\n    return (model(x).argmax(1) == y).float().mean()\n",
 ]
-
-
-@pytest.mark.parametrize("text", FIRES)
-def test_it_fires(text):
-    assert codes(text) == ["FA009"]
-
-
-@pytest.mark.parametrize("text", SILENT)
-def test_it_is_silent(text):
-    assert codes(text) == []

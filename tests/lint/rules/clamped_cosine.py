@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-import torch
-
-from tests.lint.samples import codes
-
 FIRES = [
     "import torch\ntorch.cosine_similarity(a, b)",
     "import torch\ntorch.nn.functional.cosine_similarity(a, b, dim=-1)",
@@ -36,7 +31,7 @@ SILENT = [
 ]
 
 
-BY_HAND = [
+FIRES += [
     "import torch\n(a * b).sum() / (a.norm() * b.norm() + 1e-8)",
     "import torch\n(a * b).sum(1) / (a.norm(dim=1) * b.norm(dim=1)).clamp_min(1e-8)",
     "import torch\n(a * b).sum(-1) / (a.norm(dim=-1).clamp(min=1e-8) * b.norm(dim=-1).clamp(min=1e-8))",
@@ -46,7 +41,7 @@ BY_HAND = [
     "import torch\nden = a.norm() * b.norm()\ncos = (a * b).sum() / (den + 1e-8)",
     "import torch\ntorch.einsum('nd,nd->n', a, b) / (norm_a * norm_b).clamp_min(1e-8)",
 ]
-NOT_BY_HAND = [
+SILENT += [
     "import torch\n(a * b).sum() / (a.norm() * b.norm())",
     "import torch\n(a * b).sum() / (a.norm() * b.norm() + 1e-30)",
     "import torch\n(a * b).sum() / (a.norm() * b.norm()).clamp_min(torch.finfo(a.dtype).tiny)",
@@ -58,30 +53,3 @@ NOT_BY_HAND = [
     "(a * b).sum() / (a.norm() * b.norm() + 1e-8)",
     "import torch\n(a - b).norm() / (a.norm() + b.norm() + 1e-8)",
 ]
-
-
-@pytest.mark.parametrize("text", BY_HAND)
-def test_fires_on_one_written_out_by_hand(text):
-    assert codes(text) == ["FA002"]
-
-
-@pytest.mark.parametrize("text", NOT_BY_HAND)
-def test_does_not_fire_on_other_quotients(text):
-    assert codes(text) == []
-
-
-@pytest.mark.parametrize("text", FIRES)
-def test_fires(text):
-    assert codes(text) == ["FA002"]
-
-
-@pytest.mark.parametrize("text", SILENT)
-def test_does_not_fire(text):
-    assert codes(text) == []
-
-
-def test_what_the_card_says_is_so():
-    small = torch.tensor([1e-10, 0.0])
-    cosine = torch.nn.functional.cosine_similarity
-    assert cosine(small, small, dim=0).item() == pytest.approx(1e-4)  # fa: ok FA002 shows the clamp
-    assert cosine(small, small, dim=0, eps=1e-30).item() == pytest.approx(1)

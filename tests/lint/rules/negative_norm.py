@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-import torch
-
-from tests.lint.samples import codes
-
 FIRES = [
     "import torch\nx.norm(-1)",
     "import torch\nx.norm(-2)",
@@ -46,20 +41,3 @@ SILENT = [
     "import some_database\nsize.norm(-1)",
     "import torch\n# x.norm(-1)\ntext = 'x.norm(-1)'",
 ]
-
-
-@pytest.mark.parametrize("text", FIRES)
-def test_fires(text):
-    assert codes(text) == ["FA001"]
-
-
-@pytest.mark.parametrize("text", SILENT)
-def test_does_not_fire(text):
-    assert codes(text) == []
-
-
-def test_what_the_card_says_is_so():
-    x = torch.tensor([[1.0, 2.0], [4.0, 4.0]], dtype=torch.float64)
-    assert x.norm(-1).shape == () and x.norm(dim=-1).shape == (2,)  # fa: ok FA001 shows what it is
-    torch.testing.assert_close(x.norm(-1), 1 / (1 / x).sum())  # fa: ok FA001 shows what it is
-    torch.testing.assert_close(torch.linalg.norm(x, -2), torch.linalg.svdvals(x).min())

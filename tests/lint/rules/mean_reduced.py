@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-import torch
-import torch.nn.functional as F
-
-from tests.lint.samples import codes
-
 HEAD = "import torch\nfrom torch import nn\nimport torch.nn.functional as F\n"
 
 
@@ -81,24 +75,3 @@ SILENT = [
     + "\n    g.norm(dim=1)\n",
     "from mine import F\nimport torch\ndef f(h, y):\n    " + LOSS + "\n    " + GRADIENT + "\n    g.norm(dim=1)\n",
 ]
-
-
-@pytest.mark.parametrize("text", FIRES)
-def test_fires(text):
-    assert codes(text) == ["FA008"]
-
-
-@pytest.mark.parametrize("text", SILENT)
-def test_does_not_fire(text):
-    assert codes(text) == []
-
-
-def test_what_the_card_says_is_so():
-    generator = torch.Generator().manual_seed(0)
-    logits = torch.randn(8, 3, generator=generator, dtype=torch.float64, requires_grad=True)
-    labels = torch.randint(3, (8,), generator=generator)
-    norms = {
-        reduction: torch.autograd.grad(F.cross_entropy(logits, labels, reduction=reduction), logits)[0].norm(dim=1)
-        for reduction in ("sum", "mean")
-    }
-    torch.testing.assert_close(norms["sum"], 8 * norms["mean"])

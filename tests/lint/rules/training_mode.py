@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
-from tests.lint.samples import codes
-
 HEAD = "import torch, torchvision\nfrom torch import nn\nimport torch.nn.functional as F\n"
 ACCURACY = "def accuracy(x, y):\n    return (model(x).argmax(1) == y).float().mean()\n"
 TRAINS = "def train(x, y):\n    acc = (model(x).argmax(1) == y).sum()\n    loss.backward()\n"
@@ -32,13 +28,3 @@ SILENT = [
     *(HEAD + MODELS[0] + ACCURACY + switched for switched in ("model.eval()\n", "model.train(False)\n")),
     *(HEAD + MODELS[0] + ACCURACY + switched for switched in ("model.train(mode)\n", "model.training = False\n")),
 ]
-
-
-@pytest.mark.parametrize("text", FIRES)
-def test_it_fires_once(text):
-    assert codes(text) == ["FA012"]
-
-
-@pytest.mark.parametrize("text", SILENT)
-def test_it_is_silent(text):
-    assert codes(text) == []
