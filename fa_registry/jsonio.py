@@ -8,6 +8,7 @@ trains may not have pydantic.
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import functools
 import hashlib
 import json
@@ -18,26 +19,23 @@ import sys
 import tomllib
 import types
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NewType
+from typing import Annotated, Any, NewType, TypeVar
 
 from fa_registry.errors import InvalidFields, UsageError, shortened, unknown_name_text
 from fa_registry.safe_files import RECORD, UnreadableFile, open_file, read_file, resolve_user_path
 from fa_registry.schema_number import KEY, SCHEMA, check_schema
 
 IN_PIECES = 2  # nesting levels whose entries are digested one by one, such as the runs of a report
-MOST_ENTRIES = 100_000  # entries of a faulty value that are searched for problems
+MOST_ERRORS = 100_000  # problems of one value that are searched for those to list
 LISTED = 100  # problems of one value that are listed; a file of the wrong kind would have thousands
 DEEPEST = 50  # nesting depth of tables and lists; the files of the package have at most 12
 TOO_DEEP = f"expected at most {DEEPEST} nested tables and lists, found more"
 DIGEST_LENGTH = 64  # characters of a SHA-256
 LONGEST_WHOLE = 20  # characters of a 64-bit integer
 HALF = re.compile(r"\\u[dD][89a-fA-F]")  # half of a surrogate pair; the other half may be missing
-LISTS = ("list", "tuple")  # pydantic's names of types whose validation can stop at the first wrong entry
-STRICT = ("str", "int", "float", "bool")  # types that pydantic converts into each other unless strict
+DATE = "a date such as 2026-11-30"
 EXPECTED = {  # pydantic's error type → what was expected
     "string": "text",
     "int": "a whole number",
@@ -45,14 +43,114 @@ EXPECTED = {  # pydantic's error type → what was expected
     "finite_number": "a finite number",
     "bool": "true or false",
     "tuple": "a list",
+    "list": "a list",
+    "date": DATE,
+    "date_from_datetime": DATE,
     "mapping": "a table",
     "dict": "a table",
     "dataclass": "a table",
+    "greater_than": "more than {gt:,.15g}",
+    "greater_than_equal": "at least {ge:,.15g}",
+    "less_than": "less than {lt:,.15g}",
+    "less_than_equal": "at most {le:,.15g}",
+    "too_short": "at least {min_length} entries",
+    "string_pattern_mismatch": "text of the form {pattern}",
 }
+EMPTY = ("string_pattern_mismatch", "too_short")  # pydantic's error types of a blank text or an empty list
 
 
 class FieldProblems(ValueError):
     """Error with the problems of a decoded dataclass, each a tuple (name of the field, text)."""
+
+
+class Checked:
+    """Base of a dataclass whose fields are checked together after each has a valid type."""
+
+    def __post_init__(self):
+        if problems := list(self.field_problems()):
+            raise FieldProblems(problems)
+
+    def field_problems(self) -> Iterator[tuple[str, str]]:
+        """Yield (name of a field, text) for each problem. The name is empty for a problem of the whole object."""
+        raise NotImplementedError
+
+
+class FirstError:
+    """Mark of a list in a record that may be untrusted: its validation stops at the first wrong entry.
+
+    A list of a million wrong entries would otherwise take gigabytes.
+    """
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        from pydantic import FailFast
+
+        return handler.generate_schema(Annotated[source, FailFast()])
+
+
+Entry = TypeVar("Entry")
+Many = Annotated[tuple[Entry, ...], FirstError()]
+
+
+class Limits:
+    """Limits of a field's value.
+
+    Attributes:
+        expected: description of the expected value; by default, the message names the limit that the value exceeds.
+        limits: the limits, named as in pydantic's `Field`.
+    """
+
+    def __init__(self, expected: str = "", **limits: Any):
+        self.expected, self.limits = expected, limits
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        from pydantic import Field
+        from pydantic_core import core_schema
+
+        schema = handler.generate_schema(Annotated[source, Field(**self.limits)])
+        return (
+            core_schema.custom_error_schema(schema, "limits", custom_error_message=self.expected)
+            if self.expected
+            else schema
+        )
+
+
+class Fields:
+    """Types of the known fields of a table, whose fields keep their order.
+
+    Attributes:
+        types: field name → type, which is neither a tuple nor a dataclass.
+        needed: names of the fields that must be present.
+        further: type of all other fields.
+    """
+
+    def __init__(self, types: Mapping[str, Any], needed: Sequence[str] = (), further: Any = Any):
+        self.types, self.needed, self.further = types, needed, further
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        from pydantic_core import core_schema
+
+        fields = {
+            name: core_schema.typed_dict_field(handler.generate_schema(kind), required=name in self.needed)
+            for name, kind in self.types.items()
+        }
+        further = handler.generate_schema(self.further)
+        strict = core_schema.CoreConfig(strict=True, allow_inf_nan=False)  # not inherited from the record
+        table = core_schema.typed_dict_schema(fields, extra_behavior="allow", extras_schema=further, config=strict)
+        return core_schema.no_info_wrap_validator_function(_in_order, table)
+
+
+def _in_order(table: Any, validate: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+    """Return the validated table with its fields in the order of the input.
+
+    pydantic would begin with the known fields.
+    """
+    valid = validate(table)
+    return {name: valid[name] for name in table}
+
+
+Text = Annotated[str, Limits(pattern=r"\S")]  # not blank
+Filled = Annotated[tuple[Entry, ...], Limits(min_length=1)]
+Positive = Annotated[float, Limits(gt=0)]
 
 
 def encode(value: Any) -> Any:
@@ -84,9 +182,8 @@ def encode(value: Any) -> Any:
 def decode(hint: Any, value: Any, subject: str = "record") -> Any:
     """Convert plain JSON or TOML values to an object of type `hint`.
 
-    Text is never converted to a number, and 1 is never converted to true. A dataclass may have a method `field_problems`,
-    which yields a tuple (name of a field, text) for each problem of an object whose fields have valid types. The name is
-    empty for a problem of the whole object.
+    Text is never converted to a number, and 1 is never converted to true. A dataclass whose fields must also agree with each
+    other is a subclass of `Checked`.
 
     Args:
         hint: type of the object, for example a dataclass.
@@ -107,39 +204,33 @@ def try_decode(hint: Any, value: Any) -> tuple[Any, list[str]]:
 
     The result is (object, []) if the value is valid, else (None, problems). The caller can add problems to the list.
     """
-    validator = _validator(hint)
-    from pydantic_core import ValidationError
+    adapter_of_hint = _strict_adapter(hint)
+    from pydantic import ValidationError
+    from pydantic_core import to_json
 
-    # validation stops at the first wrong entry of a list, because a million errors would take gigabytes
-    with suppress(ValidationError):
-        return validator.validate_python(value), []
-    first = _first_entries(value, [MOST_ENTRIES])
     try:
-        _validator(hint, thorough=True).validate_python(first)
+        # strict validation accepts a list for a tuple and a table for a dataclass only in a JSON text
+        return adapter_of_hint.validate_json(to_json(value, inf_nan_mode="constants")), []
     except ValidationError as error:
-        errors = error.errors(include_url=False)
-        truncation_notes = [f"and {len(errors) - LISTED:,} more problems"] if len(errors) > LISTED else []
-        return None, [*_lines(hint, first, errors[:LISTED]), *truncation_notes]
-    return None, [f"record: the first {MOST_ENTRIES:,} entries are valid; a later entry is wrong"]
+        return None, list(_problems(hint, value, error))
+    except ValueError as error:  # nested too deep, or half of a surrogate pair
+        return None, [f"record: {error}"]
 
 
-def _first_entries(value: Any, remaining: list[int], depth: int = 0) -> Any:
-    """Copy a value with only the first entries of its lists and tables.
+@functools.cache  # building an adapter takes as long as reading a hundred records
+def _strict_adapter(hint: Any) -> Any:
+    return adapter(hint, strict=True)
 
-    `remaining` is a list with one number: how many list entries may still be copied. Each copied entry decreases this number.
-    """
-    if depth > DEEPEST or not isinstance(value, (dict, list, tuple)):
-        return value
-    if isinstance(value, dict):
-        items = islice(value.items(), MOST_ENTRIES)
-        return {name: _first_entries(item, remaining, depth + 1) for name, item in items}
-    entries = []
-    for item in value:
-        if remaining[0] <= 0:
-            break
-        remaining[0] -= 1
-        entries.append(_first_entries(item, remaining, depth + 1))
-    return entries
+
+def _problems(hint: Any, value: Any, error: Any) -> Iterator[str]:
+    """Yield the problems of a validation error; a table of the wrong kind may have thousands."""
+    count = error.error_count()
+    if count > MOST_ERRORS:  # a million errors as dictionaries would take gigabytes
+        yield f"record: {count:,} problems; too many to list"
+        return
+    yield from _lines(hint, value, error.errors(include_url=False)[:LISTED])
+    if count > LISTED:
+        yield f"and {count - LISTED:,} more problems"
 
 
 def adapter(hint: Any, **config: Any) -> Any:
@@ -164,54 +255,6 @@ def adapter(hint: Any, **config: Any) -> Any:
     return TypeAdapter(NewType("Root", hint), config=ConfigDict(extra="forbid", allow_inf_nan=False, **config))
 
 
-@functools.cache  # building a validator takes as long as reading a hundred records
-def _validator(hint: Any, thorough: bool = False) -> Any:
-    """Return a pydantic validator for a type. Unless `thorough`, it stops at a list's first wrong entry."""
-    schema = adapter(hint).core_schema
-    from pydantic_core import SchemaValidator
-
-    return SchemaValidator(_strictly(schema, thorough))
-
-
-def _strictly(schema: Any, thorough: bool) -> Any:
-    """Return a copy of a pydantic schema that disables conversions between text, numbers and booleans."""
-    if isinstance(schema, (list, tuple)):
-        return type(schema)(_strictly(part, thorough) for part in schema)
-    if not isinstance(schema, dict):
-        return schema
-    if schema.get("type") == "any":
-        from pydantic_core import core_schema
-
-        return core_schema.no_info_plain_validator_function(_plain)
-    inner = {name: _strictly(part, thorough) for name, part in schema.items()}
-    if schema.get("type") == "dataclass" and hasattr(schema["cls"], "field_problems"):
-        from pydantic_core import core_schema
-
-        reference = inner.pop("ref", None)
-        return core_schema.no_info_after_validator_function(_without_problems, inner, ref=reference)
-    if schema.get("type") in LISTS and not thorough:
-        inner["fail_fast"] = True
-    # pydantic's strict mode would also refuse a JSON list for a tuple
-    return inner | ({"strict": True} if schema.get("type") in STRICT else {})
-
-
-def _without_problems(value: Any) -> Any:
-    if problems := list(value.field_problems()):
-        raise FieldProblems(problems)
-    return value
-
-
-def _plain(value: Any) -> Any:
-    """Return a value unchanged; raise ValueError if JSON cannot represent the value."""
-    try:
-        encode(value)
-    except RecursionError:
-        raise ValueError(TOO_DEEP) from None
-    except TypeError as error:
-        raise ValueError(f"{error}") from error
-    return value
-
-
 def _lines(hint: Any, value: Any, errors: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """Yield one line per wrong field, even if pydantic tried several types for this field."""
     expected: dict[str, list[str]] = {}
@@ -220,7 +263,9 @@ def _lines(hint: Any, value: Any, errors: Iterable[Mapping[str, Any]]) -> Iterat
         steps = tuple(_steps(value, error))
         path = "".join(f"[{step}]" if isinstance(step, int) else f".{shortened(step)}" for step in steps).lstrip(".")
         kind = error["type"]
-        if kind == "missing":
+        if kind == "too_short" and len(error["input"]) >= error["ctx"]["min_length"]:
+            continue  # pydantic counts only the valid entries; each other entry has its error
+        if kind == "missing" or (kind in EMPTY and not "".join(map(str, error["input"])).strip()):
             yield f"{path}: missing"
         elif kind == "unexpected_keyword_argument" or error["loc"][-1:] == ("[key]",):
             yield f"{path}: {unknown_name_text('field', steps[-1], _names(hint, steps[:-1]))}"
@@ -232,6 +277,7 @@ def _lines(hint: Any, value: Any, errors: Iterable[Mapping[str, Any]]) -> Iterat
                 yield f"{'.'.join(filter(None, (path, name))) or 'record'}: {text}"
         else:
             expectation = EXPECTED.get(kind.removesuffix("_type").removesuffix("_parsing"), error["msg"])
+            expectation = expectation.format(**error.get("ctx", {}))
             expectation += _brackets(path, expectation, error["input"])
             expected.setdefault(path, []).append(expectation)
             actual_values[path] = describe_value(error["input"])
@@ -283,6 +329,7 @@ def _names(hint: Any, steps: Iterable[str | int]) -> list[str]:
 
 
 def _without_none(hint: Any) -> Any:
+    hint = hint.__origin__ if typing.get_origin(hint) is Annotated else hint
     kinds = [kind for kind in typing.get_args(hint) if kind is not type(None)]
     return kinds[0] if typing.get_origin(hint) in (typing.Union, types.UnionType) and len(kinds) == 1 else hint
 
@@ -300,12 +347,13 @@ def describe_value(value: Any) -> str:
     return shortened(reprlib.repr(value))
 
 
-def read_toml(path: Path, subject: str) -> tuple[dict[str, Any], str]:
+def read_toml(path: Path, subject: str, has_dates: bool = False) -> tuple[dict[str, Any], str]:
     """Read a TOML file of the user or of this package; a store contains none.
 
     Args:
         path: path as the user typed it; links are followed.
         subject: name of the file in an error message.
+        has_dates: whether dates are allowed; validation would otherwise accept a date as text.
 
     Returns:
         The table of the file without its schema number, and the SHA-256 (hex) of the bytes of the file.
@@ -318,7 +366,7 @@ def read_toml(path: Path, subject: str) -> tuple[dict[str, Any], str]:
         data = read_file(resolve_user_path(path))
         table = tomllib.loads(data.decode("utf-8-sig"))  # editors on Windows write a byte order mark
         check_depth(table)
-        problems = list(_beyond_toml("", table))
+        problems = list(_beyond_toml("", table, has_dates))
     except UnreadableFile as error:
         problems = [f"file: {error.reason}"]
     except (ValueError, RecursionError) as error:  # not UTF-8, not TOML, or a number of thousands of digits
@@ -332,16 +380,23 @@ def read_toml(path: Path, subject: str) -> tuple[dict[str, Any], str]:
     return table, hashlib.sha256(data).hexdigest()
 
 
-def _beyond_toml(path: str, value: Any) -> Iterator[str]:
-    """Yield one problem per integer outside the signed 64-bit range, which not every TOML reader accepts."""
+def _beyond_toml(path: str, value: Any, has_dates: bool) -> Iterator[str]:
+    """Yield one problem per value that JSON or another TOML reader cannot represent.
+
+    Not every TOML reader accepts an integer outside the signed 64-bit range.
+    """
     if isinstance(value, dict):
         for name, item in value.items():
-            yield from _beyond_toml(f"{path}.{shortened(name)}".lstrip("."), item)
+            yield from _beyond_toml(f"{path}.{shortened(name)}".lstrip("."), item, has_dates)
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            yield from _beyond_toml(f"{path}[{index}]", item)
+            yield from _beyond_toml(f"{path}[{index}]", item, has_dates)
     elif isinstance(value, int) and not -(2**63) <= value < 2**63:  # Python could not write it or convert it to float
         yield f"{path}: expected a whole number from -2^63 to 2^63 - 1, found a number of {value.bit_length()} bits"
+    elif isinstance(value, float) and not math.isfinite(value):
+        yield f"{path}: expected a finite number, found {value}"
+    elif isinstance(value, (datetime.date, datetime.time)) and not has_dates:
+        yield f"{path}: expected text, a number, true, false, a list or a table, found the date or time {value}"
 
 
 def read_json(path: Path, limit: int = RECORD) -> Any:
@@ -405,7 +460,7 @@ def _number(text: str) -> float:
 
 
 def _table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    table = {sys.intern(name): intern_values(value) for name, value in pairs}
+    table = dict(pairs)
     if len(table) != len(pairs):  # otherwise two readers could use different values of a repeated name
         raise ValueError("the same name occurs twice in one table")
     return table
@@ -415,6 +470,17 @@ def intern_values(value: Any) -> Any:
     """Return an equal value. Intern a short string to save memory: many runs contain the same strings."""
     # a digest belongs to one run, so longer strings are not interned
     return sys.intern(value) if type(value) is str and len(value) < DIGEST_LENGTH else value
+
+
+def byte_count(text: str) -> int:
+    """Return the number of bytes of a size with a unit, such as `4GiB` or `500MB`.
+
+    Raises:
+        ValueError: the text is no size, or the size is below 1 MiB, such as a number whose unit was forgotten.
+    """
+    from pydantic import ByteSize
+
+    return int(adapter(Annotated[ByteSize, Limits(ge=2**20)]).validate_python(text))
 
 
 def read_by(convert: Callable[[Any], Any], name: str, json_schema: Any = None) -> Any:

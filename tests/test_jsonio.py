@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
+import datetime
 import hashlib
 import json
 import math
 import sys
 import tracemalloc
-from collections.abc import Mapping
+import typing
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import pytest
 
 from fa_registry import jsonio
+from fa_registry.bundles.archive import Manifest
 from fa_registry.errors import InvalidFields, UsageError
-from fa_registry.records import Reading, Series
+from fa_registry.records import AuditReport, Conformance, Measurements, Reading, RunSpec, Series
 from fa_registry.safe_files import UnreadableFile
+from fa_registry.tracking.base import StoredRun
 
 
 @dataclass(frozen=True)
@@ -168,17 +173,93 @@ def test_the_error_without_pydantic_says_what_to_install(monkeypatch):
         jsonio.adapter(Inner)
 
 
-def test_what_json_has_in_addition_to_records_can_be_written_again():
+@pytest.mark.parametrize("value", ["2026-11-30T12:00:00", 20260101, "2026-W48", True, [], "today"])
+def test_only_a_day_is_a_date(value):
+    with pytest.raises(InvalidFields, match="day: expected a date such as 2026-11-30, found"):
+        jsonio.decode(Mapping[Literal["day"], datetime.date], {"day": value})
+
+
+@pytest.mark.parametrize("value", ["2026-01-01", "[2026-01-01T00:00:00Z]", "12:00:00", "{ b = 2026-01-01 }"])
+def test_a_date_is_text_in_no_file(tmp_path, value):
+    (tmp_path / "a.toml").write_text(f"a = {value}")
+    with pytest.raises(InvalidFields, match=r"a(\[0\]|\.b)?: expected text, a number.*, found the date or time"):
+        jsonio.read_toml(tmp_path / "a.toml", "a")
+
+
+@pytest.mark.parametrize("value", ["nan", "[-inf]", "{ b = inf }"])
+def test_a_number_that_is_not_finite_is_in_no_file(tmp_path, value):
+    (tmp_path / "a.toml").write_text(f"a = {value}")
+    with pytest.raises(InvalidFields, match=r"a(\[0\]|\.b)?: expected a finite number, found (nan|-?inf)"):
+        jsonio.read_toml(tmp_path / "a.toml", "a")
+
+
+@dataclass(frozen=True)
+class Untrusted:
+    parts: jsonio.Many[Inner]
+
+
+def test_the_first_wrong_entry_of_an_untrusted_list_ends_its_validation():
+    with pytest.raises(InvalidFields) as caught:
+        jsonio.decode(Untrusted, {"parts": [{"number": 1}, {"number": "x"}, 4]})
+    assert caught.value.problems == ("parts[1].number: expected a finite number, found 'x'",)
+
+
+def test_a_table_with_known_fields_keeps_their_order_and_may_have_others():
+    hint = Annotated[Mapping[str, Any], jsonio.Fields({"a": int, "b": list[str]}, needed=["a"])]
+    table = {"z": [1.5, None], "b": ["x"], "y": {"c": 1}, "a": 1}
+    assert list(jsonio.decode(hint, table).items()) == list(table.items())
+    with pytest.raises(InvalidFields) as caught:
+        jsonio.decode(hint, {"b": ["x", 3], "z": 1})
+    assert caught.value.problems == ("a: missing", "b[1]: expected text, found 3")
+
+
+@pytest.mark.parametrize("value", [True, 1.0, "1", math.nan, None])
+def test_the_known_and_the_further_fields_of_a_table_are_strict(value):
+    hint = Annotated[Mapping[str, Any], jsonio.Fields({"a": int}, further=int)]
+    for name in ("a", "b"):
+        with pytest.raises(InvalidFields) as caught:
+            jsonio.decode(hint, {name: value})
+        assert [problem.partition(":")[0] for problem in caught.value.problems] == [name]
+
+
+def test_a_value_that_is_no_json_is_refused():
     deep: list = []
-    for _ in range(sys.getrecursionlimit()):
+    for _ in range(400):
         deep = [deep]
-    for value, text in (
-        (deep, "expected at most 50 nested tables and lists"),
-        ([math.inf], "expected a finite number in a record, found inf"),
-        ({1}, "expected a value that JSON can represent, found a set"),
-    ):
-        with pytest.raises(InvalidFields, match=f"more.x: {text}"):
-            jsonio.decode(Mapping[str, Mapping[str, Any]], {"more": {"x": value}})
+    for value in (deep, "\ud800", object()):
+        with pytest.raises(InvalidFields, match="record: "):
+            jsonio.decode(Mapping[str, Any], {"x": value})
+
+
+def test_an_unknown_field_in_an_untrusted_list_has_the_names_of_its_entry():
+    with pytest.raises(InvalidFields) as caught:
+        jsonio.decode(jsonio.Many[Inner], [{"number": 1}] * 9 + [{"number": 1, "nummer": 2}])
+    (problem,) = caught.value.problems
+    assert problem.startswith("[9].nummer: unknown field") and "'number'" in problem
+
+
+def lists_without_the_mark(hint: Any) -> Iterator[str]:
+    """Each field of the record `hint`, at any depth, whose list has no mark."""
+    seen, waiting = set(), [("root", hint)]
+    while waiting:
+        place, kind = waiting.pop()
+        if kind in seen:
+            continue
+        if typing.get_origin(kind) is tuple and ... in typing.get_args(kind):
+            yield place
+        if typing.get_origin(kind) is Annotated and typing.get_origin(kind.__origin__) is tuple:
+            kind = typing.get_args(kind.__origin__)[0]
+        seen.add(kind)
+        waiting += [(place, inner) for inner in typing.get_args(kind) if not isinstance(inner, (str, type(...)))]
+        if dataclasses.is_dataclass(kind):
+            hints = typing.get_type_hints(kind, include_extras=True)
+            waiting += [(f"{kind.__name__}.{name}", inner) for name, inner in hints.items()]
+
+
+@pytest.mark.parametrize("root", [AuditReport, StoredRun, Manifest, Measurements, RunSpec, Conformance])
+def test_every_list_of_a_file_of_a_store_ends_at_its_first_wrong_entry(root):
+    assert not list(lists_without_the_mark(root))
+    assert list(lists_without_the_mark(Outer)) and not list(lists_without_the_mark(Untrusted))
 
 
 def test_the_digest_of_a_link_is_nobodys(tmp_path):

@@ -15,7 +15,9 @@ import fa_registry
 
 PACKAGE = Path(fa_registry.__file__).parent
 RECORDS = ("records", "protocol", "statistics")  # packages whose dataclasses are records
-TEXT = {"str", "str | None", "tuple[str, ...]", "Mapping[str, str]"}  # annotations of fields with text
+TEXTS = {"tuple[str, ...]", "Many[str]"}  # annotations of fields with a list of texts
+TEXT = {"str", "str | None", "Text", "Code", "Visible", "Mapping[str, str]", *TEXTS}  # annotations of fields with text
+KEYS = {"schema.TAG_VERDICT", "schema.TAG_STOPPED_ON", "'ended_by'"}  # tags and entries of the manifest with text
 # Fields of records with text that code compares: they identify something, or have one of a few values.
 IDENTIFIERS = {
     *("name", "code", "field", "quantity", "rule", "run", "run_id", "frozen_run_id", "reference_run_id"),
@@ -59,7 +61,7 @@ def text_fields(wanted: set[str] = TEXT) -> dict[str, set[str]]:
 
 
 PROSE = text_fields().keys() - IDENTIFIERS
-LISTS = text_fields({"tuple[str, ...]"}).keys() - IDENTIFIERS  # `text in LIST` compares whole texts
+LISTS = text_fields(TEXTS).keys() - IDENTIFIERS  # `text in LIST` compares whole texts
 
 
 def readers(source: str) -> list[int]:
@@ -77,7 +79,7 @@ def _read_in(scope: ast.AST) -> Iterator[int]:
     def is_prose(node: ast.AST) -> bool:
         is_entry = isinstance(node, ast.Subscript) and not isinstance(node.slice, ast.Slice)
         entry = node.value if is_entry else node  # an entry of a list of texts
-        return _is_attribute(entry) or (isinstance(entry, ast.Name) and entry.id in names)
+        return _is_attribute(entry) or (isinstance(entry, ast.Name) and entry.id in names) or _is_keyed(node)
 
     for node in nodes:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
@@ -101,7 +103,8 @@ def _names_of_prose(nodes: list[ast.AST]) -> Iterator[str]:
 
     def is_text(node: ast.AST | None) -> bool:
         is_list = isinstance(node, (ast.GeneratorExp, ast.ListComp))  # membership in a set compares whole texts
-        return _is_attribute(node.elt if is_list else node) or (isinstance(node, ast.Name) and node.id in known)
+        entry = node.elt if is_list else node
+        return _is_attribute(entry) or _is_keyed(entry) or (isinstance(node, ast.Name) and node.id in known)
 
     for _ in range(3):  # a list, its entries, and what they are given to
         for node in nodes:
@@ -116,6 +119,15 @@ def _names_of_prose(nodes: list[ast.AST]) -> Iterator[str]:
 
 def _is_attribute(node: ast.AST | None) -> bool:
     return isinstance(node, ast.Attribute) and node.attr in PROSE
+
+
+def _is_keyed(node: ast.AST | None) -> bool:
+    """Whether a value is that of a key in KEYS, or of one of several keys."""
+    if isinstance(node, ast.BoolOp):
+        return any(map(_is_keyed, node.values))
+    is_got = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get"
+    key = node.args[0] if is_got and node.args else node.slice if isinstance(node, ast.Subscript) else None
+    return key is not None and ast.unparse(key) in KEYS
 
 
 def _is_list(node: ast.AST) -> bool:
@@ -159,6 +171,10 @@ def test_no_fact_is_read_back_out_of_text():
         "found = 'growth' in finding.sentence",
         "def f(row):\n    reasons = (one.reason for one in row)\n    return [r for r in reasons if r.startswith('not')]",
         "def f(one, other):\n    words = one.reason\n    return words in other.reason",
+        "excluded = run.tags.get(schema.TAG_VERDICT, '').startswith(NOT_JUDGED)",
+        "def f(run):\n    tag = run.tags.get(schema.TAG_VERDICT, '')\n    return tag.startswith('NOT')",
+        "rules, _, epoch = (record.provenance.get('ended_by') or stopped_on).partition(' at epoch ')",
+        "rules = run.tags[schema.TAG_STOPPED_ON].split('+')",
     ],
 )
 def test_what_reads_text_is_found(source):

@@ -139,7 +139,7 @@ def _tag_runs(
 def _tag_excluded(tracker: Tracker, report: AuditReport, notes: Notes, audit_id: str) -> None:
     """Replace older verdicts in the tags of runs that this audit could not judge."""
     # A run that may still be training is skipped, because a worker may be writing the note and tags of the run.
-    # TAG_REPORT is not changed: it names the audit that judged the run.
+    # TAG_REPORT is not changed: it names the audit that judged the run. TAG_EXCLUDED names this audit.
     audit_link = tracker.link(audit_id, schema.AUDIT_PAGE)
     for excluded in report.excluded:
         tags = tracker.get(excluded.run_id).tags if excluded.run_id else {}
@@ -150,7 +150,8 @@ def _tag_excluded(tracker: Tracker, report: AuditReport, notes: Notes, audit_id:
             if _is_there(tracker, excluded.run_id, schema.FORM):
                 pages |= _attach(tracker, [excluded.run_id], schema.FORM, placeholder_form(note))
             new_tags = {name: verdict for name in tags if name.startswith(schema.TAG_VERDICT)}
-            new_tags |= {schema.TAG_VERDICT: verdict, schema.TAG_NOTE: note, **seal_pages(pages)}
+            new_tags |= {schema.TAG_VERDICT: verdict, schema.TAG_EXCLUDED: audit_id}
+            new_tags |= {schema.TAG_NOTE: note, **seal_pages(pages)}
             tracker.log(excluded.run_id, tags=new_tags)
 
 
@@ -216,14 +217,16 @@ def verdict_tags(report: AuditReport, index: int) -> dict[str, str]:
 
 
 def outdated_verdict_tags(tags: Mapping[str, str], current_tags: Mapping[str, str]) -> list[str]:
-    """Return the names of a run's outdated verdict tags; `tags` are the new tags of the run.
+    """Return the names of a judged run's outdated tags; `tags` are the new tags of the run.
 
+    TAG_EXCLUDED is outdated, because this audit could judge the run.
     The verdict tag of an edition with changed thresholds is outdated if an earlier audit set this tag, and if `tags` contains the
     verdict of the same edition with the original thresholds.
     """
     # for an edition with changed thresholds, the name of the tag ends with .modified
     prefixes = tuple(f"{name}." for name in tags if name.startswith(f"{schema.TAG_VERDICT}."))
-    return [name for name in current_tags if name.startswith(prefixes) and name not in tags]
+    outdated = [name for name in current_tags if name.startswith(prefixes) and name not in tags]
+    return outdated + [schema.TAG_EXCLUDED] * (schema.TAG_EXCLUDED in current_tags)
 
 
 def verdict_text(verdict: Verdict, edition: EditionReference) -> str:

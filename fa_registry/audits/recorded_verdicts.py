@@ -10,38 +10,40 @@ from collections.abc import Iterable, Mapping
 
 from fa_registry import jsonio
 from fa_registry.errors import RegistryError
+from fa_registry.jsonio import Many
 from fa_registry.protocol.builtin_editions import verdict_mark
-from fa_registry.records import EditionReference, Verdict
+from fa_registry.records import EditionReference, Exclusion, Verdict
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
 
 LARGEST = 2**30  # maximum size of a report in bytes; a report of 10,000 runs has 400 MB
-NOT_JUDGED = "NOT JUDGED"  # begins a tag that an audit wrote to a run that it could not judge
 UNPROVEN = "UNPROVEN"
 
 
 def recorded_verdicts(tracker: Tracker, runs: Iterable[StoredRun]) -> dict[str, str]:
     """Return a mapping: run id → verdict in the report of the audit that the run's tags name.
 
-    The verdict is UNPROVEN if the run has a verdict tag, but this report is missing, changed, or did not judge the run. It is empty
-    if no audit judged the run. The verdict of an imported run is that of its bundle, until an audit of this store judges the run.
+    The verdict is UNPROVEN if the run has a verdict tag, but this report is missing, changed, or does not contain the run. It is
+    empty if no audit judged the run. The verdict of an imported run is that of its bundle, until an audit of this store judges
+    the run.
     """
     reports: dict[str, Mapping[str, str]] = {}
     verdicts = {}
     for run in runs:
-        tag, audit_id = run.tags.get(schema.TAG_VERDICT, ""), run.tags.get(schema.TAG_REPORT, "")
+        tag, audit_id = run.tags.get(schema.TAG_VERDICT, ""), auditing(run)
         imported = run.tags.get(schema.TAG_IMPORTED_VERDICT)
-        if tag.startswith(
-            NOT_JUDGED
-        ):  # speaks against the run, and no report has a verdict of a run that was not judged
-            verdicts[run.run_id] = tag
-        elif tag or audit_id:
+        if tag or audit_id:
             if audit_id not in reports:
                 reports[audit_id] = _verdicts_of(tracker, audit_id) if audit_id else {}
             verdicts[run.run_id] = reports[audit_id].get(run.run_id, UNPROVEN)
         else:
             verdicts[run.run_id] = f"{imported} (in the bundle)" if imported else ""
     return verdicts
+
+
+def auditing(run: StoredRun) -> str:
+    """Return the id of the newest audit of a run from the run's tags; empty without an audit."""
+    return run.tags.get(schema.TAG_EXCLUDED) or run.tags.get(schema.TAG_REPORT, "")
 
 
 def _verdicts_of(tracker: Tracker, audit_id: str) -> Mapping[str, str]:
@@ -59,6 +61,15 @@ def _verdicts_of(tracker: Tracker, audit_id: str) -> Mapping[str, str]:
         labels = {
             run["record"]["run_id"]: jsonio.decode(Verdict, run["verdict"], "verdict").label for run in report["runs"]
         }
+        excluded = jsonio.decode(Many[Exclusion], report.get("excluded", ()), "excluded")
     except (RegistryError, KeyError, TypeError):  # a received report may have any content
         return {}
-    return {run_id: f"{label} ({mark})" if mark else label for run_id, label in labels.items()}
+    verdicts = {run_id: f"{label} ({mark})" if mark else label for run_id, label in labels.items()}
+    return {**verdicts, **_exclusions(excluded)} if excluded else verdicts
+
+
+def _exclusions(excluded: Iterable[Exclusion]) -> Mapping[str, str]:
+    """Return a mapping: run id → text in the place of a verdict."""
+    from fa_registry.reporting.pages.notes import not_judged_text  # imports jinja2, which a list of runs rarely needs
+
+    return {exclusion.run_id: not_judged_text(exclusion) for exclusion in excluded}

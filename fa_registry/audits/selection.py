@@ -206,10 +206,9 @@ def ended_early(record: RunRecord, stopped_on: str = "") -> str:
 
     If the provenance contains no reason, the reason comes from `stopped_on`, the value of the run's tag TAG_STOPPED_ON.
     """
-    rules, _, epoch = (record.provenance.get("ended_by") or stopped_on).partition(" at epoch ")
-    if not rules:
-        return f"{ENDED_EARLY}: {record.status.replace('_', ' ')}, not trained to epoch {record.spec.epochs}"
-    return f"{ENDED_EARLY} at epoch {epoch or '?'} because {rules.replace('+', ' and ')} fired (--stop-on)"
+    if rules := record.provenance.get("ended_by") or stopped_on:
+        return f"{ENDED_EARLY} (--stop-on): {rules}"
+    return f"{ENDED_EARLY}: {record.status.replace('_', ' ')}, not trained to epoch {record.spec.epochs}"
 
 
 def _of_record(record: RunRecord, kind: str, reason: str) -> Exclusion:

@@ -18,6 +18,7 @@ from fa_registry.audits.proof import (
     rendered_again,
     verdict_tag_differences,
 )
+from fa_registry.audits.recorded_verdicts import auditing
 from fa_registry.audits.reports import LARGEST, load_report, recorded_report
 from fa_registry.audits.second_judgement import check_verdicts
 from fa_registry.audits.selection import select_runs
@@ -27,7 +28,6 @@ from fa_registry.evidence.exclusions import RemeasuredRun
 from fa_registry.evidence.options import RemeasureOptions
 from fa_registry.evidence.remeasure import checked_measuring, remeasure_all
 from fa_registry.protocol.integrity import with_checks
-from fa_registry.protocol.verdict import NOT_JUDGED
 from fa_registry.records import AuditReport, Check, Integrity, RunRecord
 from fa_registry.reporting.pages.notes import Notes
 from fa_registry.reporting.results import Result
@@ -40,7 +40,6 @@ from fa_registry.tracking.schema import TAG_AUDIT
 from fa_registry.tracking.stores import open_tracker
 
 PAGES, TAGS = "pages", "verdict tags"  # subjects of a Check
-MOST_AUDITS = 20  # number of newest audits that are searched for the audit that excluded a run
 SHOWN = 5  # largest number of runs in a message
 WORST_FIRST = ("mismatch", "unverifiable", "trusted", "verified")
 
@@ -83,7 +82,7 @@ def verify_runs(selector: RunSelector, measuring: RemeasureOptions, store: str =
         raise InvalidFields("verify", problems)
     tracker = open_tracker(store, create=False)
     runs = select_runs(tracker, selector).runs
-    audits = judging_audits(tracker, runs)
+    audits = judging_audits(runs)
     checks: dict[str, list[Check]] = {run.run_id: [] for run in runs}
     audit_results = [row for audit_id, judged in audits.items() for row in _audit(tracker, audit_id, judged, checks)]
     remeasured = remeasure_all(tracker, runs, checked)
@@ -111,29 +110,16 @@ def _verified(tracker: Tracker, result: RemeasuredRun, checks: Sequence[Check]) 
     return Verification(run.run_id, run.name, integrity, {**sizes, **pages})
 
 
-def judging_audits(tracker: Tracker, runs: Sequence[StoredRun]) -> dict[str, list[StoredRun]]:
+def judging_audits(runs: Sequence[StoredRun]) -> dict[str, list[StoredRun]]:
     """Return a mapping: audit id (empty if unknown) → the runs whose verdict tags this audit wrote."""
-    # The tag `fa.report` names the audit that judged a run. An audit that could not judge the run replaced the verdict
-    # but not this tag. Such an audit is the newest complete audit whose report lists the run as excluded.
+    # The tag `fa.report` names the audit that judged a run. A later audit that could not judge the run replaced the verdict
+    # and wrote the tag `fa.excluded`.
     audits: dict[str, list[StoredRun]] = {}
     for run in runs:
         if not any(name.startswith(schema.TAG_VERDICT) for name in run.tags):
             continue
-        excluded = run.tags.get(schema.TAG_VERDICT, "").startswith(NOT_JUDGED)
-        audit_id = _excluding(tracker, run) if excluded else run.tags.get(schema.TAG_REPORT, "")
-        audits.setdefault(audit_id, []).append(run)
+        audits.setdefault(auditing(run), []).append(run)
     return audits
-
-
-def _excluding(tracker: Tracker, run: StoredRun) -> str:
-    """Return the id of the newest audit that excluded the run; empty if no audit excluded the run."""
-    audits = tracker.search({schema.TAG_KIND: "audit", schema.TAG_STATUS: "complete"}, most=MOST_AUDITS)
-    for audit in audits:
-        with contextlib.suppress(RegistryError):  # if the report is unreadable, continue with the next audit
-            report = recorded_report(tracker, audit.run_id, "fa-registry audit")
-            if any(excluded.run_id == run.run_id for excluded in report.excluded):
-                return audit.run_id
-    return ""
 
 
 def _audit(

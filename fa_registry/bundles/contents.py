@@ -23,7 +23,10 @@ from fa_registry.tracking.reader import check_files, check_seal
 
 TABLES, RUNS, AUDIT = "runs.json", "runs", "audit"
 TENSORS = ".safetensors"
-NOT_SEALED = (schema.TAG_NOTE, schema.TAG_PROCESS, schema.TAG_SIGN, schema.TAG_REPORT, schema.TAG_PAGES)
+NOT_SEALED = (
+    *(schema.TAG_NOTE, schema.TAG_PROCESS, schema.TAG_SIGN),
+    *(schema.TAG_REPORT, schema.TAG_EXCLUDED, schema.TAG_PAGES),
+)
 PROFILE = "https://w3id.org/ro/wfrun/process/0.5"
 CRATE_SPEC = "https://w3id.org/ro/crate/1.1"
 
@@ -96,7 +99,7 @@ def open_bundle(folder: Path) -> tuple[MemoryTracker, StoredRun, list[StoredRun]
         IntegrityError: the tables are invalid.
     """
     try:
-        audit, *runs = jsonio.decode(list[StoredRun], jsonio.read_json(folder / TABLES), TABLES)
+        audit, *runs = jsonio.decode(jsonio.Many[StoredRun], jsonio.read_json(folder / TABLES), TABLES)
     except (InvalidFields, ValueError) as error:
         raise IntegrityError(f"{TABLES}: {error}") from error
     tracker = MemoryTracker(folder / RUNS)

@@ -228,7 +228,7 @@ def _verdict_tags(store: str) -> dict[str, Any]:
         return {"ok": True, "state": "ok", "found": "not checked: the store cannot be used"}
     runs = tracker.search({schema.TAG_KIND: "run"}) if tracker else []
     differences, uncompared, count = [], [], 0
-    for audit_id, judged in judging_audits(tracker, runs).items():
+    for audit_id, judged in judging_audits(runs).items():
         try:
             path = tracker.artifact(audit_id, schema.AUDIT_REPORT) if audit_id else None
             if path is None or path.stat().st_size > RECORD:

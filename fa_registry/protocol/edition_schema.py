@@ -5,14 +5,13 @@ All wrong fields of a file are reported together.
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from fa_registry import jsonio
 from fa_registry.errors import InvalidFields, UnknownName, unknown_name_text
+from fa_registry.jsonio import Checked, Fields, Filled, Limits, Text
 from fa_registry.protocol import reductions
 from fa_registry.protocol.builtin_editions import digests, name_conflict
 from fa_registry.protocol.operators import OPERATORS
@@ -22,14 +21,19 @@ Fires = Literal[tuple(OPERATORS)]
 Judge = Literal["limit", "seeds_margin", "credit_distribution"]
 LIMIT, SEEDS, CREDIT = JUDGES = get_args(Judge)
 Label = Literal["pass", "warn", "fail", "incomplete", "diverged", "control"]
-NEEDED = ("quantity", "take", "fires", "unit")  # required fields, which must not be empty
 # Judge → fields that the judge does not read. A file must not set these fields.
 UNREAD = {
     LIMIT: ("chance", "far_seed"),
     SEEDS: ("either", "also", "guard", "guard_also"),
     CREDIT: ("also", "guard_also", "reference", "chance", "far_seed"),
 }
-CODE = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")  # without + , ( ) and . because labels and overrides use these
+# without + , ( ) and . because labels and overrides use these
+Code = Annotated[str, Limits("a letter, then letters, digits, - or _", pattern="^[A-Za-z][A-Za-z0-9_-]*$")]
+# a control character can reverse the text direction: the name would look like another name
+Visible = Annotated[Text, Limits("only visible characters", pattern=r"^\P{C}*$")]
+VerdictLabel = Annotated[
+    str, Limits("a label without brackets, and with a colon only at its end (before the flags)", pattern="^[^(:]*:?$")
+]
 # Operator that compares with a reference → the main metric for which it is meant, see fa_registry.metrics.headlines.
 REFERENCE_METRICS = {"below_reference_plus": "accuracy", "above_reference_minus": "token_loss"}
 
@@ -38,7 +42,7 @@ REFERENCE_METRICS = {"below_reference_plus": "accuracy", "above_reference_minus"
 class Condition:
     """Comparison of a metric with a limit."""
 
-    quantity: str
+    quantity: Text
     """name of a metric; `fa-registry info DIAGNOSTIC` lists the names"""
     take: Take
     """how the metric is reduced to one number"""
@@ -46,7 +50,7 @@ class Condition:
     """operator that compares the number with the limit"""
     threshold: float
     """the limit, in the metric's unit"""
-    unit: str
+    unit: Text
     """unit of the limit, as text"""
     fired: str = ""
     """state if the condition fires; required for a guard. An alternative without this field has the state of its rule"""
@@ -61,24 +65,24 @@ class FarSeed:
     If the margin of one seed is an outlier, the interval over the seeds cannot decide the rule, so the rule is undecided.
     """
 
-    level: float
+    level: Annotated[float, Limits(gt=0, lt=1)]
     """level of Grubbs' two-sided test for one outlier among the margins, 0 to 1"""
     least: float
     """smallest distance of an outlier from the nearest other seed, in percentage points"""
 
 
 @dataclass(frozen=True)
-class Rule:
+class Rule(Checked):
     """Rule of an edition, with source and rationale.
 
     The rule's `quantity`, `take`, `fires` and `threshold` form its leading condition.
     """
 
-    code: str
+    code: Code
     """name of the rule in verdicts and waivers: a letter, then letters, digits, - or _"""
-    title: str
+    title: Text
     """title in tables, a few words"""
-    quantity: str
+    quantity: Text
     """metric of the leading condition; findings show this metric"""
     take: Take
     """how the metric is reduced to one number"""
@@ -86,13 +90,13 @@ class Rule:
     """operator that compares the number with the limit"""
     threshold: float
     """the limit; `--threshold CODE=NUMBER` changes it, and the report states the change"""
-    unit: str
+    unit: Text
     """unit of the limit, as text"""
-    source: str
+    source: Text
     """source of the rule"""
-    rationale: str
+    rationale: Text
     """reason for the rule"""
-    judge: Judge = "limit"
+    judge: Judge = LIMIT
     """how the rule judges: against a limit, over seeds, or by the distribution of credit"""
     reference: str = ""
     """the frozen control's metric, with which the run is compared. The operator `below_reference_plus` requires this field"""
@@ -130,27 +134,78 @@ class Rule:
         leading = Condition(self.quantity, self.take, self.fires, self.threshold, self.unit, self.fired, self.clear)
         return (leading, *self.either, *self.also, *self.guards)
 
+    def field_problems(self) -> Iterator[tuple[str, str]]:
+        """Yield the name of each field that contradicts another field, with the problem."""
+        needs_reference = OPERATORS[self.fires].needs_reference
+        if needs_reference and not self.reference:
+            yield "reference", "missing"
+        elif self.reference and not needs_reference:
+            yield (
+                "reference",
+                f"expected no field `reference`, because fires = {self.fires!r} compares only with the threshold",
+            )
+        headline = REFERENCE_METRICS.get(self.fires, "accuracy")
+        if self.judge == SEEDS and (self.quantity, self.reference) != (headline, headline):
+            yield "quantity", f"the judge {SEEDS} requires the metric {headline} in `quantity` and in `reference`"
+        for name in UNREAD[self.judge]:
+            if getattr(self, name):
+                yield name, f"the judge {self.judge} does not use this field; remove it"
+        if self.either and needs_reference:
+            yield "either", "a rule with a reference cannot have alternatives; remove `either` or `reference`"
+        if self.guard_also and not self.guard:
+            yield "guard", "missing; the field `guard_also` is only allowed together with `guard`"
+        for place, condition, required in self._further():
+            if required and not getattr(condition, required):
+                yield f"{place}.{required}", "missing"
+            if OPERATORS[condition.fires].needs_reference:
+                yield f"{place}.fires", "expected an operator without a reference; only a leading condition can use one"
+
+    def _further(self) -> Iterator[tuple[str, Condition, str]]:
+        """Yield the place of each condition after the first, the condition, and the field that it must have."""
+        yield from ((f"either[{index}]", condition, "") for index, condition in enumerate(self.either))
+        yield from ((f"also[{index}]", condition, "clear") for index, condition in enumerate(self.also))
+        named = (("guard", self.guard, "fired"), ("guard_also", self.guard_also, ""))
+        yield from ((name, condition, required) for name, condition, required in named if condition)
+
+
+RuleChange = Annotated[dict[str, Any], Fields({"code": str}, needed=["code"])]
+VariantFields = Annotated[dict[str, Any], Fields({"rule": list[RuleChange]})]
+
 
 @dataclass(frozen=True)
-class EditionFile:
+class EditionFile(Checked):
     """Content of an edition's file after the changes of a variant are applied."""
 
-    name: str
+    name: Visible
     """name of the edition on pages; names of built-in editions are reserved"""
-    title: str
+    title: Text
     """the requirements of the edition in one line"""
-    source: str
+    source: Text
     """source of the edition"""
-    fail_if: tuple[tuple[str, ...], ...]
+    fail_if: Filled[Filled[str]]
     """lists of codes of gating rules; a run fails if all rules of one list fire"""
-    rule: tuple[Rule, ...]
+    rule: Filled[Rule]
     """the rules, in the order in which pages show them"""
     based_on: str = ""
     """the built-in edition with which pages compare this edition; by default, the edition with the most rules in common"""
     strict: bool = False
     """whether a run fails if any gating rule fires, regardless of `fail_if`"""
-    labels: Mapping[Label, str] = field(default_factory=dict)
+    labels: Mapping[Label, VerdictLabel] = field(default_factory=dict)
     """other labels for the outcomes of the verdict"""
+
+    variant: Mapping[str, VariantFields] = field(default_factory=dict)
+    """variants of the edition, see [variant.NAME](#variantname)"""
+
+    def field_problems(self) -> Iterator[tuple[str, str]]:
+        """Yield the name of each field that contradicts another field, with the problem."""
+        codes = [rule.code for rule in self.rule]
+        repeated = [code for code in dict.fromkeys(codes) if codes.count(code) > 1]
+        yield from (("rule", f"code {code!r} occurs twice; every rule needs a different code") for code in repeated)
+        gating = [rule.code for rule in self.rule if rule.gating]
+        unknown = [code for group in self.fail_if for code in group if code not in gating]
+        yield from (("fail_if", unknown_name_text("gating rule", code, gating)) for code in unknown)
+        if self.based_on and self.based_on not in digests():
+            yield "based_on", unknown_name_text("shipped edition", self.based_on, digests())
 
 
 def checked_edition(raw: Mapping[str, Any], subject: str, variant: str | None, digest: str = "") -> EditionFile:
@@ -166,21 +221,36 @@ def checked_edition(raw: Mapping[str, Any], subject: str, variant: str | None, d
         InvalidFields: lists every problem of the file.
         UnknownName: the file has no variant with this name.
     """
-    table, problems = dict(raw), []
-    variants = table.pop("variant", {})
-    if not isinstance(variants, dict):
-        variants, problems = {}, [f"variant: expected a table of variants, found {jsonio.describe_value(variants)}"]
-    if variant is not None:
-        if variant not in variants:
-            raise UnknownName(f"variant of edition {raw.get('name', subject)}", variant, variants)
-        table, variant_problems = _laid_over(table, variants[variant], f"variant.{variant}")
+    edition, problems = jsonio.try_decode(EditionFile, raw)
+    if edition and variant is not None:
+        if variant not in edition.variant:
+            raise UnknownName(f"variant of edition {edition.name}", variant, edition.variant)
+        problems = _unknown_rules(edition, variant)
+        edition, variant_problems = jsonio.try_decode(EditionFile, _with_changes(raw, edition.variant[variant]))
         problems += variant_problems
-    edition, decoding_problems = jsonio.try_decode(EditionFile, table)
-    problems += decoding_problems
-    problems += _edition_problems(table, digest)
+    name = raw.get("name")
+    if isinstance(name, str) and (conflict := name_conflict(name, digest)):
+        problems.append(conflict)
     if problems:
         raise InvalidFields(f"edition {subject}", problems)
     return edition
+
+
+def _unknown_rules(edition: EditionFile, variant: str) -> list[str]:
+    """Return a problem for each change of a variant that changes none of the rules."""
+    codes = [rule.code for rule in edition.rule]
+    return [
+        f"variant.{variant}.rule[{index}].code: {unknown_name_text('rule', change['code'], codes)}"
+        for index, change in enumerate(edition.variant[variant].get("rule", ()))
+        if change["code"] not in codes
+    ]
+
+
+def _with_changes(table: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the table of a valid edition with the changes of a variant."""
+    changes_of_rule = {change["code"]: change for change in changes.get("rule", ())}
+    rules = [rule | changes_of_rule.get(rule["code"], {}) for rule in table["rule"]]
+    return {**table, **changes, "rule": rules, "variant": {}}
 
 
 def checked_overrides(
@@ -219,116 +289,3 @@ def checked_overrides(
     if problems:
         raise InvalidFields(f"overrides of edition {edition}", problems)
     return thresholds
-
-
-def _laid_over(table: dict[str, Any], changes: Any, location: str) -> tuple[dict[str, Any], list[str]]:
-    """Apply the changes of a variant; return the table and the variant's problems."""
-    if not isinstance(changes, dict):
-        return table, [f"{location}: expected a table, found {jsonio.describe_value(changes)}"]
-    rules = [dict(rule) for rule in _tables(table.get("rule"))]
-    codes = [str(rule.get("code")) for rule in rules]
-    problems = []
-    rule_changes = changes.get("rule", [])
-    if not isinstance(rule_changes, list):
-        return table, [f"{location}.rule: expected a list, found {jsonio.describe_value(rule_changes)}"]
-    for index, change in enumerate(rule_changes):  # a variant names the rules that it changes by their code
-        code = change.get("code") if isinstance(change, dict) else None
-        if code in codes:
-            rules[codes.index(code)] |= change
-        else:
-            problems.append(f"{location}.rule[{index}].code: {unknown_name_text('rule', code, codes)}")
-    return {**table, **changes, "rule": rules}, problems
-
-
-def _tables(value: Any) -> list[dict[str, Any]]:
-    """Return the tables in a list. Another check reports the entries that are not tables."""
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
-
-
-def _edition_problems(table: dict[str, Any], digest: str) -> Iterator[str]:
-    """Yield the problems of an edition. Another check reports the fields with a wrong type."""
-    yield from _empty(table, ("name", "title", "source", "fail_if", "rule"), "")
-    rules = table.get("rule") if isinstance(table.get("rule"), list) else []
-    for index, rule in enumerate(rules):
-        yield from _rule_problems(rule, f"rule[{index}].") if isinstance(rule, dict) else ()
-    rules = _tables(rules)
-    codes = [str(rule.get("code")) for rule in rules]
-    yield from (
-        f"rule: code {jsonio.describe_value(code)} occurs twice; every rule needs a different code"
-        for code in dict.fromkeys(codes)
-        if codes.count(code) > 1
-    )
-    gating = [str(rule.get("code")) for rule in rules if rule.get("gating", True)]
-    for group in table.get("fail_if") if isinstance(table.get("fail_if"), list) else []:
-        if group == []:
-            yield "fail_if: expected lists with at least one rule, found []"
-        unknown = [code for code in group if code not in gating] if isinstance(group, list) else []
-        yield from (f"fail_if: {unknown_name_text('gating rule', code, gating)}" for code in unknown)
-    labels = table.get("labels") if isinstance(table.get("labels"), dict) else {}
-    for name, label in labels.items():
-        if "(" in str(label) or ":" in str(label)[:-1]:
-            yield (
-                f"labels.{name}: expected a label without brackets, and with a colon only at its end (before the flags), "
-                f"found {jsonio.describe_value(label)}"
-            )
-    name = table["name"] if isinstance(table.get("name"), str) else ""
-    invisible = [f"U+{ord(letter):04X}" for letter in name if unicodedata.category(letter)[0] == "C"]
-    if conflict := name_conflict(name, digest):
-        yield conflict
-    elif invisible:  # a control character can reverse the text direction: the name would look like another name
-        yield f"name: expected only visible characters, found {', '.join(invisible)} in {ascii(name)}"
-    base = table.get("based_on")
-    if isinstance(base, str) and base not in digests():
-        yield f"based_on: {unknown_name_text('shipped edition', base, digests())}"
-
-
-def _empty(table: Mapping[str, Any], names: Iterable[str], prefix: str) -> Iterator[str]:
-    """Yield a problem for every field that is present but empty."""
-    yield from (f"{prefix}{name}: missing" for name in names if table.get(name) in ("", []))
-
-
-def _rule_problems(table: dict[str, Any], prefix: str) -> Iterator[str]:
-    yield from _empty(table, ("code", "title", *NEEDED, "source", "rationale"), prefix)
-    if isinstance(table.get("code"), str) and not CODE.fullmatch(table["code"]):
-        yield f"{prefix}code: expected a letter, then letters, digits, - or _, found {jsonio.describe_value(table['code'])}"
-    operator = OPERATORS.get(str(table.get("fires")))
-    if operator and operator.needs_reference != bool(table.get("reference")):
-        yield f"{prefix}reference: " + (
-            "missing"
-            if operator.needs_reference
-            else f"expected no field `reference`, because fires = {table['fires']!r} compares only with the "
-            f"threshold; remove the field"
-        )
-    headline = REFERENCE_METRICS.get(str(table.get("fires")), "accuracy")
-    if table.get("judge") == SEEDS and (table.get("quantity"), table.get("reference")) != (headline, headline):
-        yield f"{prefix}quantity: the judge {SEEDS} requires the metric {headline} in `quantity` and in `reference`"
-    judge = str(table.get("judge", LIMIT))
-    for name in UNREAD.get(judge, ()):
-        if table.get(name):
-            yield f"{prefix}{name}: the judge {judge} does not use this field; remove it"
-    far_seed = table.get("far_seed")
-    if isinstance(far_seed, dict) and jsonio.is_finite(far_seed.get("level")) and not 0 < far_seed["level"] < 1:
-        yield f"{prefix}far_seed.level: expected a level between 0 and 1, found {jsonio.describe_value(far_seed['level'])}"
-    for name, required_field in (("either", ""), ("also", "clear")):
-        conditions = table.get(name) if isinstance(table.get(name), list) else []
-        for index, condition in enumerate(conditions):
-            yield from _condition_problems(condition, required_field, f"{prefix}{name}[{index}].")
-    if table.get("either") and operator and operator.needs_reference:
-        yield f"{prefix}either: a rule with a reference cannot have alternatives; remove `either` or `reference`"
-    yield from _condition_problems(table.get("guard"), "fired", f"{prefix}guard.")
-    yield from _condition_problems(table.get("guard_also"), "", f"{prefix}guard_also.")
-    if table.get("guard_also") and not table.get("guard"):
-        yield f"{prefix}guard: missing; the field `guard_also` is only allowed together with `guard`"
-
-
-def _condition_problems(table: Any, required_field: str, prefix: str) -> Iterator[str]:
-    """Yield the problems of a condition.
-
-    `required_field` is the field that the condition must have: "clear", "fired", or an empty string if no field is required.
-    """
-    if not isinstance(table, dict):
-        return
-    yield from _empty({required_field: "", **table}, (*NEEDED, *([required_field] if required_field else [])), prefix)
-    operator = OPERATORS.get(str(table.get("fires")))
-    if operator and operator.needs_reference:
-        yield f"{prefix}fires: expected an operator without a reference; only a rule's leading condition can use a reference"

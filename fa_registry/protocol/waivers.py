@@ -5,13 +5,12 @@ from __future__ import annotations
 import dataclasses
 import datetime
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from fa_registry import jsonio
 from fa_registry.errors import InvalidFields, unknown_name_text
+from fa_registry.jsonio import Text
 from fa_registry.protocol.rules import Edition
 from fa_registry.records import Finding, RunRecord, Waiver
 
@@ -19,38 +18,20 @@ LEAST_RUN = 6  # characters of a run id; a shorter prefix may match runs that th
 WAIVABLE = ("fail", "warn")
 
 
-class Day(datetime.date):
-    """Day that a TOML file contains as a date or as a text YYYY-MM-DD."""
-
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
-        return jsonio.read_by(cls._read, cls.__name__)
-
-    @staticmethod
-    def _read(value: Any) -> datetime.date:
-        # pydantic's own conversion would also accept a number, and date.fromisoformat a text such as 2026-W48
-        with suppress(TypeError, ValueError):
-            day = value if type(value) is datetime.date else datetime.date.fromisoformat(value)
-            if value in (day, day.isoformat()):
-                return day
-        raise ValueError(f"expected a date such as 2026-11-30, found {jsonio.describe_value(value)}")
-
-
 @dataclass(frozen=True)
-class WaiverFields:
+class WaiverFields(jsonio.Checked):
     """A table `[[waiver]]` of the file."""
 
-    rule: str
-    reason: str
-    author: str
-    date: Day
-    expiry: Day
+    rule: Text
+    reason: Text
+    author: Text
+    date: datetime.date
+    expiry: datetime.date
     run: str = ""
     method: str = ""
 
     def field_problems(self) -> Iterator[tuple[str, str]]:
         """Yield the name of each wrong field, with the problem."""
-        yield from ((name, "missing") for name in ("rule", "reason", "author") if not getattr(self, name).strip())
         if bool(self.run) == bool(self.method):
             yield "run", f"expected either a run or a method, found {'run and method' if self.run else 'neither'}"
         if 0 < len(self.run) < LEAST_RUN:
@@ -74,7 +55,7 @@ def load_waivers(path: Path | str, today: datetime.date) -> tuple[Waiver, ...]:
     Raises:
         InvalidFields: lists every wrong field of every waiver.
     """
-    raw, _ = jsonio.read_toml(Path(path), f"waivers {path}")
+    raw, _ = jsonio.read_toml(Path(path), f"waivers {path}", has_dates=True)
     tables = jsonio.decode(WaiverFile, raw, f"waivers {path}").waiver
     if problems := [
         f"waiver[{index}].date: {table.date} is after today, {today}; a waiver is valid only from its date on"

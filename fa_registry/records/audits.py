@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
+from fa_registry.jsonio import Many
 from fa_registry.records.notebook_repr import NotebookRepr
 from fa_registry.records.readings import Reading
 from fa_registry.records.reproduction import Reproduction
@@ -102,7 +103,7 @@ class Finding:
     """whether the frozen accuracy of at least one seed is not proven, because the author stated the accuracy, or because the
     frozen control is not proven. Such a finding never passes; over seeds it is UNDECIDED
     """
-    undecided: tuple[UndecidedCause, ...] = ()
+    undecided: Many[UndecidedCause] = ()
     """causes of the state UNDECIDED, the most important cause first; empty in any other state"""
     test: str = ""
     """name of the test to which `interval` belongs, such as `paired t test` or `Welch's t test`; empty without an interval"""
@@ -110,7 +111,7 @@ class Finding:
     """the level of `interval`; null if there is no interval"""
     look: int = 1
     """number of this interim analysis (1: first audit of these seeds); later analyses use a higher confidence level"""
-    further: tuple[FurtherLimit, ...] = ()
+    further: Many[FurtherLimit] = ()
     """limits of the rule's further conditions; the limits of its guard are last"""
     crossed: str = ""
     """the operator of the leading condition (above, below, below_reference_plus) if the rule fires, else empty"""
@@ -143,7 +144,7 @@ class Verdict(NotebookRepr):
     """outcome; the possible values are in order of severity"""
     label: str
     """label on pages, e.g. `FAIL(D1+D3)`"""
-    flags: tuple[str, ...] = ()
+    flags: Many[str] = ()
     """rules that fired, such as `D1`, and rules with a state, such as `D3 undecided`"""
     base: str = ""
     """the label without its flags; empty if the label has no flags"""
@@ -158,7 +159,7 @@ class RunAudit(NotebookRepr):
 
     record: RunRecord
     """the run's specification and measurements"""
-    findings: tuple[Finding, ...]
+    findings: Many[Finding]
     """one per rule of the leading edition"""
     verdict: Verdict
     """verdict by the leading edition"""
@@ -179,7 +180,7 @@ class Judgement:
 
     run_id: str
     """id of the run in the tracking store"""
-    findings: tuple[Finding, ...]
+    findings: Many[Finding]
     """one per rule of that edition"""
     verdict: Verdict
     """verdict by that edition"""
@@ -191,7 +192,7 @@ class SecondOpinion:
 
     edition: EditionReference
     """the edition that judges"""
-    judgements: tuple[Judgement, ...]
+    judgements: Many[Judgement]
     """one per run, in the report's order"""
 
 
@@ -277,13 +278,13 @@ class SelectionSummary:
     """number of runs of the study with other specifications, which were not audited"""
     superseded: int = 0
     """number of older finished runs of the audited specifications, which the newest run replaces"""
-    unaudited: tuple[OtherRun, ...] = ()
+    unaudited: Many[OtherRun] = ()
     """all other stored runs of the judged methods and settings"""
-    left_out: tuple[str, ...] = ()
+    left_out: Many[str] = ()
     """ids of the complete runs in `unaudited` that this audit had to judge: other seeds, or newer runs of judged seeds. If there
     is one, the audit replaces no verdict tag, allows no claim about its method, and its exit code is 3
     """
-    beside: tuple[OtherRun, ...] = ()
+    beside: Many[OtherRun] = ()
     """all runs in the store, including judged runs, whose specification differs from that of a judged run only in numbers,
     each by at most 1 %
     """
@@ -321,7 +322,7 @@ class EditionReference:
     """whether the file is the built-in edition of that name in the release that made the audit"""
     based_on: str = ""
     """the built-in edition on which a user-supplied edition is based; empty if the two editions share no rule"""
-    differences: tuple[RuleDifference, ...] = ()
+    differences: Many[RuleDifference] = ()
     """differences from that built-in edition, including overridden thresholds"""
 
 
@@ -345,7 +346,7 @@ class Replay:
     """random number that determined which runs were chosen; `--nonce` with this number repeats the choice"""
     asked: str
     """auto, all, off, or a number of steps"""
-    runs: tuple[ReplayedRun, ...] = ()
+    runs: Many[ReplayedRun] = ()
     """the chosen runs, in the report's order"""
 
 
@@ -362,17 +363,17 @@ class AuditReport(NotebookRepr):
     """description of the selected runs"""
     edition: EditionReference
     """the leading edition, whose verdicts count"""
-    runs: tuple[RunAudit, ...]
+    runs: Many[RunAudit]
     """every judged run; among several runs of one seed the newest is last"""
-    excluded: tuple[Exclusion, ...] = ()
+    excluded: Many[Exclusion] = ()
     """runs that were selected but could not be judged"""
-    remarks: tuple[str, ...] = ()
+    remarks: Many[str] = ()
     """further remarks for the reader"""
     cards: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """`family/name` → card of each method, data set, architecture and diagnostic that occurs"""
-    opinions: tuple[SecondOpinion, ...] = ()
+    opinions: Many[SecondOpinion] = ()
     """judgements of the same runs by further editions"""
-    waivers: tuple[Waiver, ...] = ()
+    waivers: Many[Waiver] = ()
     """all waivers, including expired waivers and waivers without effect"""
     reproduction: Reproduction | None = None
     """the study's published values compared with these runs; null if the study has no reference.toml"""
@@ -380,7 +381,7 @@ class AuditReport(NotebookRepr):
     """how the runs were chosen; null if the judged runs do not come from a store"""
     replay: Replay | None = None
     """the runs that were replayed completely; null if logged values were trusted"""
-    compared: tuple[str, ...] = ()
+    compared: Many[str] = ()
     """those of the remarks that count the methods compared with their frozen controls"""
     schema: Literal[SCHEMA] = SCHEMA
     """number of the schema"""

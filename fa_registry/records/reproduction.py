@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
+from fa_registry.jsonio import Many, Text
 from fa_registry.records.readings import Reading
 from fa_registry.records.runs import Recipe, RunSpec, Scalar
 
@@ -30,7 +31,7 @@ class Published:
     """standard deviation over seeds, ddof 1"""
     n: int | None = None
     """number of seeds"""
-    values: tuple[float, ...] = ()
+    values: Many[float] = ()
     """one value per seed"""
     low: float | None = None
     """lower end of a range"""
@@ -60,9 +61,9 @@ class Margin:
 class ReferenceSetting:
     """Setting of a published run. Options that are not listed have their defaults."""
 
-    architecture: str
+    architecture: Text
     """the model"""
-    dataset: str
+    dataset: Text
     """the data set"""
     epochs: int
     """number of trained epochs"""
@@ -129,8 +130,8 @@ class Reference:
     study: str
     title: str
     digest: str
-    figures: tuple[PublishedFigure, ...]
-    remarks: tuple[str, ...] = ()
+    figures: Many[PublishedFigure]
+    remarks: Many[str] = ()
 
 
 @dataclass(frozen=True)
@@ -157,7 +158,7 @@ class FigureVerdict:
     """outcome of the comparison"""
     reason: str
     """reason for the outcome"""
-    measured: tuple[MeasuredFigure, ...] = ()
+    measured: Many[MeasuredFigure] = ()
     """one per run of the group with which the published value was compared"""
     setting: str = ""
     """readable name of these runs' setting"""
@@ -189,7 +190,7 @@ class Reproduction:
     """title of the reference"""
     digest: str
     """SHA-256 of the reference.toml"""
-    rows: tuple[FigureVerdict, ...]
+    rows: Many[FigureVerdict]
     """one per published value"""
-    remarks: tuple[str, ...] = ()
+    remarks: Many[str] = ()
     """further remarks for the reader"""

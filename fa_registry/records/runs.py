@@ -11,7 +11,8 @@ from functools import cached_property
 from typing import Annotated, Any, Literal, get_args
 
 from fa_registry import jsonio
-from fa_registry.records import manifest_checks
+from fa_registry.jsonio import Many
+from fa_registry.records.manifest_checks import CONVENTIONS, BatchSize, Epochs, Feedback, Provenance, Whole
 from fa_registry.records.notebook_repr import NotebookRepr
 from fa_registry.records.readings import UNCHECKED_GRADIENT, WRONG_GRADIENT, Reading, Reason, Series
 
@@ -34,7 +35,7 @@ class Recipe:
     """decoupled weight decay"""
     schedule: str = "cosine"
     """schedule of the learning rate over epochs"""
-    batch_size: int = 128
+    batch_size: BatchSize = 128
     """samples per batch"""
     credit_norm: str = "rms"
     """normalisation of the credit before it is used"""
@@ -63,9 +64,9 @@ class RunSpec:
     """the model"""
     dataset: str
     """the data set"""
-    seed: int
+    seed: Whole
     """seed of the run"""
-    epochs: int
+    epochs: Epochs
     """number of epochs to train"""
     method_options: Mapping[str, Scalar] = field(default_factory=dict)
     """option of the method → value"""
@@ -164,7 +165,9 @@ class Measurements(NotebookRepr):
     """metric → one Reading per site (index = site, 0..L)"""
     scalars: Mapping[str, Reading]
     """metric → Reading"""
-    conventions: Mapping[str, Scalar] = field(default_factory=dict)
+    conventions: Annotated[Mapping[str, Scalar], jsonio.Fields(CONVENTIONS, further=Scalar)] = field(
+        default_factory=dict
+    )
     """how the metrics were measured (eval batch size and digest, vector convention, threads)"""
     failures: Mapping[str, str] = field(default_factory=dict)
     """name of a diagnostic that crashed → its traceback; its metrics are missing"""
@@ -183,9 +186,9 @@ def objection_in(measurements: Measurements) -> Reason | None:
 class SiteSeries:
     """Values of a metric at all sites, for selected epochs."""
 
-    epochs: tuple[int, ...]
+    epochs: Many[int]
     """the epochs, in ascending order"""
-    sites: tuple[Series, ...]
+    sites: Many[Series]
     """one row per site (0..L), with one entry per epoch"""
 
 
@@ -220,7 +223,7 @@ class Check:
     """number of epochs whose recorded measurements were recomputed, including the initialisation"""
     elsewhere: bool = False
     """whether the check is inconclusive because the audit has another configuration (machine, libraries) than the run"""
-    others: tuple[str, ...] = ()
+    others: Many[str] = ()
     """ids of the runs with which the check compared the run"""
 
 
@@ -244,11 +247,11 @@ class Integrity:
 
     state: Literal["verified", "trusted", "unverifiable", "mismatch"]
     """verified, mismatch, unverifiable, or trusted (not recomputed)"""
-    details: tuple[str, ...] = ()
+    details: Many[str] = ()
     """the reasons as text, the most important first"""
-    checks: tuple[Check, ...] = ()
+    checks: Many[Check] = ()
     """other comparisons with the recorded files; if one differs, the state is mismatch"""
-    differences: tuple[FigureDifference, ...] = ()
+    differences: Many[FigureDifference] = ()
     """every metric that was not reproduced"""
 
 
@@ -264,7 +267,7 @@ class Conformance:
     audit; failed: measured by this audit or reported in the run's files; stated: passed according to the run's files,
     but not measurable here; unchecked: not measured
     """
-    failures: tuple[str, ...] = ()
+    failures: Many[str] = ()
     """one line per property that fails; the reason if the state is stated or unchecked"""
     architecture: str = ""
     """the architecture on which the method was checked"""
@@ -292,9 +295,9 @@ class RunRecord(NotebookRepr):
     """whether the metrics were reproduced"""
     digests: Mapping[str, str] = field(default_factory=dict)
     """artifact path → SHA-256"""
-    feedback: Mapping[str, Any] = field(default_factory=dict)
+    feedback: Feedback = field(default_factory=dict)
     """distribution, shapes, seed and SHA-256 of the feedback matrices; empty if the method has none"""
-    provenance: Mapping[str, Any] = field(default_factory=dict)
+    provenance: Provenance = field(default_factory=dict)
     """commit, versions, hardware, digest of the data"""
     by_site: Mapping[str, SiteSeries] = field(default_factory=dict)
     """metric (growth, gamma) → its readings by site at evenly spaced epochs"""
@@ -303,10 +306,6 @@ class RunRecord(NotebookRepr):
 
     def __repr__(self) -> str:
         return f"RunRecord({self.name!r}, {self.status}, {self.run_id})"
-
-    def __post_init__(self):
-        manifest_checks.check("provenance", manifest_checks.PROVENANCE, self.provenance)
-        manifest_checks.check("feedback", manifest_checks.FEEDBACK, self.feedback)
 
 
 @dataclass(frozen=True)
@@ -323,7 +322,7 @@ class Option:
     """the smallest value allowed"""
     above: float | None = None
     """the value must be larger than this number"""
-    choices: tuple[Scalar, ...] = ()
+    choices: Many[Scalar] = ()
     """the allowed values; empty if any value is allowed"""
 
     def refusal(self, value: Scalar) -> str:

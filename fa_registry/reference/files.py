@@ -6,6 +6,7 @@ Names, types and defaults come from the records that read the files. The descrip
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import re
 import typing
 from collections.abc import Callable, Iterable, Mapping
@@ -15,7 +16,7 @@ from fa_registry.protocol.edition_schema import Condition, EditionFile, FarSeed,
 from fa_registry.protocol.engine import JUDGES
 from fa_registry.protocol.operators import OPERATORS
 from fa_registry.protocol.reductions import TAKES
-from fa_registry.protocol.waivers import LEAST_RUN, Day, WaiverFields
+from fa_registry.protocol.waivers import LEAST_RUN, WaiverFields
 from fa_registry.records import Option, Recipe, RunSpec, Waiver
 from fa_registry.reference.templates import cell, first_line, text_below, type_text
 from fa_registry.studies.study import AXES, CONTROLS, TABLES, Grid, RecipeField, StudyTable
@@ -27,7 +28,7 @@ LISTS = [axis for axis, field in AXES.items() if field in REQUIRED and axis not 
 OF_A_WAIVER = {field.name: field for field in dataclasses.fields(WaiverFields)}
 KINDS = {
     **{name: f"[table](#{name})" for name in TABLES},
-    **{name: "date" for name, hint in typing.get_type_hints(WaiverFields).items() if hint is Day},
+    **{name: "date" for name, hint in typing.get_type_hints(WaiverFields).items() if hint is datetime.date},
 }  # kinds of values that are more specific than the type
 KEYS = "| key | values | default | description |\n|---|---|---|---|"
 INTRODUCTION = """# Reference: files that you write

@@ -5,14 +5,13 @@ from __future__ import annotations
 import logging
 import math
 import platform
-import re
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import ClassVar
 from urllib.parse import parse_qs, urlsplit
 
-from fa_registry import process_ownership
+from fa_registry import jsonio, process_ownership
 from fa_registry.errors import StoreError, UnknownName
 from fa_registry.parallel import usable_cores
 from fa_registry.records import RunSpec
@@ -30,10 +29,6 @@ from fa_registry.training.specs import whole_number
 
 MOST_CPUS = 1024
 SIDE_BY_SIDE = 8  # runs on one GPU at a time
-SIZE = re.compile(r"(\d{1,6}(?:\.\d{1,3})?) ?([KMGT]i?B)")
-UNITS = {
-    f"{letter}{end}": base**power for power, letter in enumerate("KMGT", 1) for end, base in (("B", 1000), ("iB", 1024))
-}
 ONE_MACHINE = (
     "A sqlite file is only for one machine: two machines that write to the file damage it. On all machines, use --store with "
     "the address of one MLflow server or one PostgreSQL database (docs/many-machines.md)"
@@ -94,10 +89,13 @@ def _number(name: str, typed: str | float, limit: float, expected: str, problems
 
 def _bytes(typed: str, problems: list[str]) -> int:
     """Return the number of bytes, or 0 if `typed` is empty or invalid."""
-    size = SIZE.fullmatch(typed)
-    if typed and not size:
-        problems.append(f"memory: expected a number with a unit, such as 4GiB or 500MB; found {typed!r}")
-    return int(float(size[1]) * UNITS[size[2]]) if size else 0
+    try:
+        return jsonio.byte_count(typed) if typed else 0
+    except ValueError:
+        problems.append(
+            f"memory: expected at least 1MiB, as a number with a unit such as 4GiB or 500MB; found {typed!r}"
+        )
+        return 0
 
 
 def check_reach(store: str, capacity: Capacity) -> None:

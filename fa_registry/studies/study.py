@@ -11,10 +11,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice, product
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from fa_registry import jsonio
 from fa_registry.errors import InvalidFields, unknown_name_text
+from fa_registry.jsonio import Filled, Limits, Text
 from fa_registry.records import RunSpec
 from fa_registry.studies.study_files import StudyVariant, find, parse_variant
 from fa_registry.studies.study_files import names as names
@@ -76,13 +77,13 @@ class Grid:
 class StudyTable:
     """Contents of a study.toml."""
 
-    name: str
+    name: Text
     """name of the study, which selects its runs in `fa-registry audit --study NAME`"""
-    title: str
+    title: Text
     """title in lists and on pages, one line"""
-    edition: str
+    edition: Text
     """edition that judges the runs: a name from `fa-registry list editions`, or the path of an edition file"""
-    grid: tuple[Grid, ...]
+    grid: Filled[Grid]
     """one or several tables that describe the runs; a run that occurs in several tables is trained once"""
     cost: str = ""
     """the expected cost, as text"""
@@ -90,7 +91,7 @@ class StudyTable:
     """recipe of every grid. A grid may replace fields of this recipe. A list of values makes one setting per value"""
     controls: Mapping[Control, bool] = field(default_factory=dict)
     """controls that are trained for every setting; `frozen` is true by default"""
-    keep_states: int = 0
+    keep_states: Annotated[int, Limits(ge=0)] = 0
     """number of training states to store per run. From each state, an audit can replay the next epoch on any machine. Set this
     field for results that will be published
     """
@@ -103,15 +104,9 @@ def wrong_fields(raw: Mapping[str, Any]) -> list[str]:
 
     `parse_spec` checks the values later.
     """
-    empty = [name for name in ("name", "title", "edition", "grid") if raw.get(name) in ("", [])]
-    stated = {name: value for name, value in raw.items() if name not in empty}
-    problem = name_problem(raw["name"]) if isinstance(stated.get("name"), str) else ""
-    count = raw.get("keep_states", 0)
-    problems = [*jsonio.try_decode(StudyTable, stated)[1], *_outside_recipe(raw)]
-    problems += [f"name: {problem}"] if problem else []
-    if type(count) is int and count < 0:
-        problems.append(f"keep_states: expected a whole number from 0, found {count}")
-    return problems
+    problem = name_problem(raw["name"]) if raw.get("name") and isinstance(raw["name"], str) else ""
+    problems = [*jsonio.try_decode(StudyTable, raw)[1], *_outside_recipe(raw)]
+    return [*problems, f"name: {problem}"] if problem else problems
 
 
 def _outside_recipe(raw: Mapping[str, Any]) -> list[str]:

@@ -16,7 +16,7 @@ from fa_registry import jsonio
 from fa_registry.errors import join_names
 from fa_registry.metrics import DECLARED, REFERENCE_CHECK, headline_of
 from fa_registry.records import NOT_FINITE, Check, Measurements, RunSpec, manifest_checks, objection_in
-from fa_registry.records.manifest_checks import OWN_LOOP, is_table
+from fa_registry.records.manifest_checks import OWN_LOOP
 from fa_registry.schema_number import KEY, SCHEMA
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import Point, StoredRun, Tracker
@@ -149,7 +149,9 @@ def _missing_records(sealed: SealedRun) -> Iterator[str]:
         schema.PROVENANCE: [field for field in manifest_checks.RECORDED if field not in provenance]
         + [field for field in trained if not provenance.get(field)],
         f"code in {schema.PROVENANCE}": [
-            f"{kind}/{plugin}" for kind, plugin in plugins.items() if not is_table(codes.get(f"{kind}/{plugin}"))
+            f"{kind}/{plugin}"
+            for kind, plugin in plugins.items()
+            if not isinstance(codes.get(f"{kind}/{plugin}"), Mapping)
         ],
         f"digests in {schema.PROVENANCE}": [file for file in files if file not in provenance["digests"]],
         f"conventions in {schema.MEASUREMENTS}": [

@@ -6,13 +6,15 @@ import functools
 import json
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from fa_registry import jsonio
 from fa_registry.errors import IntegrityError, InvalidFields, UsageError, shortened
 from fa_registry.metrics import headline_of
-from fa_registry.records import Check, Integrity, Measurements, RunRecord, RunSpec, manifest_checks
+from fa_registry.records import Check, Integrity, Measurements, RunRecord, RunSpec
+from fa_registry.records.manifest_checks import Feedback, Manifest
 from fa_registry.safe_files import UnreadableFile, read_file
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
@@ -54,8 +56,7 @@ def read_record(tracker: Tracker, run: StoredRun) -> RunRecord:
     if card or schema.FEEDBACK_CARD in digests:
         check_files(tracker, run.run_id, {schema.FEEDBACK_CARD: digests.get(schema.FEEDBACK_CARD, "none")})
     sealed = read_sealed(files)
-    spec = sealed.spec
-    _check_sizes(run.run_id, spec, sealed.measurements)
+    spec, measurements = sealed.spec, sealed.measurements
     if spec.identity != run.tags.get(schema.TAG_SPEC):
         raise IntegrityError(
             f"run {run.run_id}: the tag {schema.TAG_SPEC} refers to another specification than {schema.SPEC}"
@@ -66,33 +67,19 @@ def read_record(tracker: Tracker, run: StoredRun) -> RunRecord:
         setting=sealed.setting,
         status=sealed.status,
         spec=spec,
-        measurements=sealed.measurements,
+        measurements=replace(measurements, conventions=_held_once(measurements.conventions)),
         trajectory=trajectory(sealed.rows, headline_of(sealed.measurements)),
         integrity=Integrity("trusted", ("the logged metrics were not recomputed",), checks(sealed, run)),
         digests=digests,
-        feedback=_checked(card, "feedback", manifest_checks.FEEDBACK) if card else {},
+        feedback=_held_once(_read(card, Feedback)[0]) if card else {},
         provenance={name: _held_once(value) for name, value in provenance.items() if name not in NOT_HELD},
         by_site=by_site(sealed.rows),
     )
 
 
-def _check_sizes(run_id: str, spec: RunSpec, measurements: Measurements) -> None:
-    """Raise IntegrityError if a number exceeds the limits on memory, time or threads."""
-    tables = (
-        (schema.SPEC, manifest_checks.SPEC, vars(spec)),
-        (f"{schema.SPEC}, recipe", manifest_checks.RECIPE, vars(spec.recipe)),
-        (f"{schema.MEASUREMENTS}, conventions", manifest_checks.CONVENTIONS, measurements.conventions),
-    )
-    for name, fields, values in tables:
-        try:
-            manifest_checks.check(name, fields, values)
-        except ValueError as error:
-            raise IntegrityError(f"run {run_id}: {error}") from error
-
-
 def _held_once(value: Any) -> Any:
     """Return one shared copy of equal values, so that runs with equal values need less memory."""
-    return _parsed(json.dumps(value)) if isinstance(value, (dict, list)) else value
+    return _parsed(json.dumps(value)) if isinstance(value, (dict, list)) else jsonio.intern_values(value)
 
 
 def table_history(tracker: Tracker, run: StoredRun) -> Check:
@@ -168,24 +155,13 @@ def read_provenance(path: Path) -> Mapping[str, Any]:
     """Read a provenance.json. Do not check its digest.
 
     Raises:
-        UnreadableFile: the file has fields of a wrong type or lacks the field `digests`.
+        IntegrityError: the file has fields of a wrong type or lacks the field `digests`.
     """
-    return _checked(path, "provenance", manifest_checks.PROVENANCE, needed="digests")
+    return _read(path, Manifest)[0]
 
 
-def _checked(path: Path, name: str, fields: Mapping[str, manifest_checks.Is], needed: str = "") -> Mapping[str, Any]:
-    """Check the types of the fields in a JSON file, and return the contents of the file."""
-    content = jsonio.read_json(path)
-    try:
-        manifest_checks.check(name, fields, content)
-    except ValueError as error:
-        raise UnreadableFile(path, f"has contents that no run writes: {error}") from error
-    if needed and needed not in content:
-        raise UnreadableFile(path, f"lacks the field {needed}")
-    return content
-
-
-def _read(path: Path, kind: type) -> tuple[Any, Any]:
+def _read(path: Path, kind: Any) -> tuple[Any, Any]:
+    """Return the contents of a JSON file, and the object of type `kind` that they describe."""
     content = jsonio.read_json(path)
     try:
         return content, jsonio.decode(kind, content, path.name)

@@ -43,6 +43,7 @@ TAG_RESUMED = "fa.resumed_from"  # the epoch after which the run resumed: the ru
 TAG_STATE = "fa.state"  # the newest resume state that the run's process uploaded: see tracking.resume_upload
 TAG_STOP = "fa.stop"  # a user sets `yes` on MLflow's page of a run, to stop the training of the run's study
 TAG_REPORT = "fa.report"  # on an audited run: the id of the newest audit's own run
+TAG_EXCLUDED = "fa.excluded"  # on a run that the newest audit could not judge: the id of that audit's own run
 TAG_VERDICT = "fa.verdict"  # verdict by the leading edition of the newest audit; useful for sorting
 TAG_EDITION = "fa.edition"  # on an audit's own run, and on a promoted version: the edition's readable name
 TAG_SITES = "fa.sites_shown"  # on a deep network's run: the sites that have charts, see shown_sites

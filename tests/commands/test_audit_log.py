@@ -10,7 +10,8 @@ from click.testing import CliRunner
 from fa_registry import bundled_files, jsonio, process_ownership
 from fa_registry.audits import audit_command as workflow
 from fa_registry.audits.audit_command import study_reference
-from fa_registry.audits.publication import RULE
+from fa_registry.audits.publication import RULE, outdated_verdict_tags
+from fa_registry.audits.recorded_verdicts import recorded_verdicts
 from fa_registry.audits.reports import recorded_report
 from fa_registry.cli import main
 from fa_registry.errors import StoreError
@@ -162,6 +163,16 @@ def test_a_run_whose_file_was_changed_loses_the_verdicts_of_older_audits(audited
         after[schema.TAG_NOTE].startswith("**NOT JUDGED (integrity failure)**") and "SHA-256" in after[schema.TAG_NOTE]
     )
     assert "NOT JUDGED" not in run_of("dfa").tags[schema.TAG_VERDICT]
+    audit = max(MlflowTracker().search({schema.TAG_KIND: "audit"}), key=lambda run: run.started)
+    assert after[schema.TAG_EXCLUDED] == audit.run_id and schema.TAG_EXCLUDED not in run_of("dfa").tags
+    assert recorded_verdicts(MlflowTracker(), [run_of("fa")]) == {run_of("fa").run_id: "NOT JUDGED (integrity failure)"}
+    MlflowTracker().log(run_of("fa").run_id, tags={schema.TAG_VERDICT: "PASS"})
+    assert recorded_verdicts(MlflowTracker(), [run_of("fa")]) == {run_of("fa").run_id: "NOT JUDGED (integrity failure)"}
+
+
+def test_a_run_that_is_judged_again_loses_the_tag_of_the_audit_that_excluded_it():
+    stored = {schema.TAG_VERDICT: "NOT JUDGED (broken)", schema.TAG_EXCLUDED: "a1"}
+    assert outdated_verdict_tags({schema.TAG_VERDICT: "PASS"}, stored) == [schema.TAG_EXCLUDED]
 
 
 def test_a_run_that_may_still_be_at_work_is_left_alone(trusting_audit):

@@ -317,7 +317,7 @@ def test_a_study_counts_them_apart_trains_them_anew_without_and_the_audit_says_w
 
     audit = fast_study("audit", "--study", "tiny", "--device", "cpu", "--json")
     (excluded,) = json.loads(audit.stdout)["report"]["excluded"]
-    reason = "ended early at epoch 3 because D1 fired (--stop-on)"
+    reason = "ended early (--stop-on): D1 at epoch 3"
     assert (audit.exit_code, excluded["run_id"], excluded["reason"]) == (3, early, reason)
     assert reason in (workplace / "reports" / "index.html").read_text()
     assert early in fast_study("show", early[:8]).stdout
@@ -334,7 +334,7 @@ def test_run_takes_what_it_ended_itself_for_a_result(unpublished, fast_study):
     result = fast_study("run", "tiny", "--jobs", "1", "--device", "cpu", "--edition", "early.toml", "--stop-on", "D1")
     assert result.exit_code == 0, result.stderr
     assert "2 trained, 1 stopped early" in result.stdout
-    assert "ended early at epoch 3 because D1 fired (--stop-on)" in result.stdout
+    assert "ended early (--stop-on): D1 at epoch 3" in result.stdout
     assert "stopped early, D1 at epoch 3" in result.stderr
     (as_it_happened,) = [line for line in result.stderr.splitlines() if line.endswith(": D1 fired at epoch 3")]
     assert as_it_happened.endswith(

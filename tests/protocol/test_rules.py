@@ -87,6 +87,9 @@ def test_the_error_for_a_wrong_edition_says_what_is_wrong(tmp_path, replacement,
         load_edition(write(tmp_path, replacement))
 
 
+CONDITION = "{ quantity = 'gain', take = 'last_site', fires = 'below', threshold = 1, unit = '1' }"
+
+
 @pytest.mark.parametrize(
     ("replacement", "message"),
     [
@@ -106,10 +109,10 @@ def test_the_error_for_a_wrong_edition_says_what_is_wrong(tmp_path, replacement,
             ),
             "also\\[0\\].fires:",
         ),
-        (('judge = "seeds_margin"', 'judge = "seeds_margin"\nalso = [{}]'), "rule\\[2\\].also:"),
-        (('reference = "accuracy"', 'reference = "accuracy"\nguard = 3'), "rule\\[2\\].guard:"),
+        (('judge = "seeds_margin"', 'judge = "seeds_margin"\nalso = [' + CONDITION + "]"), "rule\\[2\\].also:"),
+        (('reference = "accuracy"', 'reference = "accuracy"\nguard = ' + CONDITION), "rule\\[2\\].guard:"),
         (('outcome = "warn"', 'outcome = "warn"\nreference = "x"'), "rule\\[3\\].reference:"),
-        (('outcome = "warn"', 'outcome = "warn"\nguard_also = 3'), "rule\\[3\\].guard_also:"),
+        (('outcome = "warn"', 'outcome = "warn"\nguard_also = ' + CONDITION), "rule\\[3\\].guard_also:"),
         (
             (
                 '[rule.guard]\nquantity = "fidelity"\ntake = "last_site"\nfires = "below"\nthreshold = 0.99\n'
@@ -144,7 +147,7 @@ def test_an_edition_that_is_no_tables_at_all_is_refused_not_crashed(tmp_path):
     with pytest.raises(InvalidFields) as caught:
         load_edition(str(path))
     named = [problem.split(":")[0] for problem in caught.value.problems]
-    assert set(named) == {"variant", "title", "source", "name", "labels", "rule[0]", "fail_if"}
+    assert set(named) == {"variant", "title", "source", "name", "labels", "rule[0]", "fail_if[0]"}
 
 
 @pytest.mark.parametrize(

@@ -266,6 +266,9 @@ def test_the_error_for_a_wrong_study_says_what_is_wrong(tmp_path, old, new, mess
         assert message in str(caught.value)
 
 
+DATE = "edition: expected text, a number, true, false, a list or a table, found the date or time 2026-05-01"
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [

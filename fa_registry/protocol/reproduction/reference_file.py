@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from fa_registry import jsonio
 from fa_registry.errors import InvalidFields, unknown_name_text
+from fa_registry.jsonio import Filled, Positive, Text
 from fa_registry.records import Margin, Published, PublishedFigure, Reference, ReferenceSetting, Scalar
 
 FILE = "reference.toml"
@@ -54,7 +55,7 @@ def load_reference(folder: Path) -> Reference:
         try:
             raw, digest = jsonio.read_toml(path, f"{study_folder.name}/{FILE}")
         except InvalidFields as error:
-            problems += [f"{study_folder.name}/{FILE}: {problem}" for problem in error.problems]
+            problems += [f"{study_folder.name}/{FILE} {problem}" for problem in error.problems]
             continue
         if isinstance(raw.get("table"), list):
             raw["table"] = [_with_shared_fields(table) for table in raw["table"]]
@@ -100,23 +101,20 @@ def _margin(fields: MarginFields | None, published: Published) -> Margin:
 
 
 @dataclass(frozen=True)
-class MarginFields:
+class MarginFields(jsonio.Checked):
     """A table `[margin.NAME]`: size of a margin, in one of the fields SIZES, and its reason."""
 
-    why: str
-    value: float | None = None
-    of_std: float | None = None
-    relative: float | None = None
+    why: Text
+    value: Positive | None = None
+    of_std: Positive | None = None
+    relative: Positive | None = None
     scale: Literal["linear", "log10"] = "linear"
 
     def field_problems(self) -> Problems:
         """Yield the name of each wrong field, with the problem."""
         sizes = [name for name in SIZES if getattr(self, name) is not None]
-        if not self.why:
-            yield "why", "missing"
         if len(sizes) != 1:
             yield "", f"expected exactly one of {', '.join(SIZES)}, found {' and '.join(sizes) or 'none'}"
-        yield from (_not_positive(name, getattr(self, name)) for name in sizes if getattr(self, name) <= 0)
         if self.scale == "log10" and self.value is None:
             yield "", "expected the field `value`, in decades, because the scale is log10"
 
@@ -137,7 +135,7 @@ class FigureFields(Published):
     epoch: int | None = None
     rule: Literal["D1", "D2"] | None = None
     margin: str = ""
-    factor: float = 1.0
+    factor: Positive = 1.0
     source: str = ""
     where: str = ""
     remark: str = ""
@@ -146,7 +144,7 @@ class FigureFields(Published):
 
 
 @dataclass(frozen=True)
-class FigureEntry(FigureFields):
+class FigureEntry(FigureFields, jsonio.Checked):
     """An entry of `figures`, completed with the fields of its table."""
 
     @property
@@ -168,8 +166,6 @@ class FigureEntry(FigureFields):
             yield "rule", "required for the metric first_fire, and not allowed for other metrics"
         if self.never and not self.rule:
             yield "never", "only allowed for the metric first_fire"
-        if self.factor <= 0:
-            yield _not_positive("factor", self.factor)
 
     def _absence_problems(self) -> Problems:
         """Yield the problems of a published value that is not available."""
@@ -218,23 +214,18 @@ class FigureEntry(FigureFields):
 class TableFields(FigureFields):
     """A table `[[table]]`: fields for all of its values, and the values."""
 
-    figures: tuple[FigureEntry, ...] = field(kw_only=True)
-
-    def field_problems(self) -> Problems:
-        """Yield a problem if the table has no values."""
-        if not self.figures:
-            yield "figures", "missing"
+    figures: Filled[FigureEntry] = field(kw_only=True)
 
 
 @dataclass(frozen=True)
-class ReferenceFile:
+class ReferenceFile(jsonio.Checked):
     """Content of a reference.toml.
 
     Every wrong field is an error, because an undetected mistake would test the wrong value.
     """
 
-    title: str
-    source: str
+    title: Text
+    source: Text
     remarks: tuple[str, ...] = ()
     also: tuple[str, ...] = ()
     setting: Mapping[str, ReferenceSetting] = field(default_factory=dict)
@@ -242,11 +233,7 @@ class ReferenceFile:
     table: tuple[TableFields, ...] = ()
 
     def field_problems(self) -> Problems:
-        """Yield the empty fields, and the problems of the names of settings and margins in the values."""
-        yield from ((name, "missing") for name in ("title", "source") if not getattr(self, name))
-        for name, setting in self.setting.items():
-            empty = [field for field in ("architecture", "dataset") if not getattr(setting, field)]
-            yield from ((f"setting.{name}.{field}", "missing") for field in empty)
+        """Yield the problems of the names of settings and margins in the values."""
         for index, table in enumerate(self.table):
             for position, entry in enumerate(table.figures):
                 location = f"table[{index}].figures[{position}]"
@@ -271,7 +258,3 @@ def _with_shared_fields(table: Any) -> Any:
         return table
     figures = [{**shared, **entry} if isinstance(entry, dict) else entry for entry in table["figures"]]
     return {**table, "figures": figures}
-
-
-def _not_positive(name: str, value: float) -> tuple[str, str]:
-    return name, f"expected more than 0, found {value:g}"
