@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import json
 import math
 import os
@@ -11,34 +10,26 @@ import os
 import pytest
 import torch
 
-from benchmarks import calibration, end_to_end, gpu, performance, readme, record, start_up, step_time, store_scale
+from benchmarks import gpu, step_time, store_scale
 from benchmarks.calibration import class_of
-from benchmarks.end_to_end import COMPARED, CORES, EDITION, JOBS, ONE, PUBLISHED, THREADED, THROUGHPUT, EndToEnd
+from benchmarks.end_to_end import COMPARED, CORES, JOBS, ONE, PUBLISHED, THREADED, EndToEnd
 from benchmarks.fair_loop import VARIANTS
-from benchmarks.gpu import Gpu, gpu_lines, measure_gpu
+from benchmarks.gpu import measure_gpu
 from benchmarks.limit import SQUARE, Limit, Shape, limit_of, products
 from benchmarks.overheads import Overhead
 from benchmarks.products import Limit as StepLimit
-from benchmarks.products import StepProducts
-from benchmarks.recording import FOLDER, recorded, recorded_elsewhere, stamp
 from benchmarks.step_time import COMPARED as STEPS
 from benchmarks.step_time import FAIR, ShapeTimes, StepTimes, measure_steps
 from benchmarks.store_scale import AUDIT, slope
-from benchmarks.timing import Spread, by_the_clock, interleaved, on_cores, ratios
+from benchmarks.timing import Spread, interleaved, on_cores, ratios
 from benchmarks.tracking_cost import TrackingCost
 from benchmarks.verb_cost import Cost, Costs
 from fa_registry import methods
-from fa_registry.studies.rule_monitor import checked_watch
-from fa_registry.tracking import schema
-from fa_registry.tracking.mlflow_tracker import MlflowTracker
-from fa_registry.training.specs import parse_spec
 from tests.helpers.tiny_tasks import RAW, tiny_task
 
 SHAPE = Shape(batch=128, inputs=3072, width=256, blocks=4, classes=10, parameters=1_318_000)
 ALONE, THREADS = PUBLISHED[1], PUBLISHED[CORES]
 CLOCK = {ALONE: [24.0] * 3, THREADS: [36.0] * 3, JOBS: [8.0] * 3, ONE: [6.0] * 3, THREADED: [5.0] * 3}
-SPREAD = Spread(0.3, 0.2, 0.4)
-MODULES = (calibration, end_to_end, readme, start_up, step_time, store_scale)
 
 
 def read_back(found):
@@ -59,13 +50,6 @@ def test_every_candidate_runs_once_untimed_and_then_in_every_round():
     seconds = interleaved({name: lambda name=name: count(name) for name in calls}, rounds=3, calls=2)
     assert {name: len(values) for name, values in seconds.items()} == {"a": 3, "b": 3}
     assert calls == {"a": 7, "b": 7}
-
-
-def test_by_the_clock_the_order_is_reversed_from_round_to_round():
-    order: list[str] = []
-    seconds = by_the_clock({name: lambda name=name: order.append(name) for name in "ab"}, rounds=3)
-    assert order == list("abbaabba")
-    assert {name: len(values) for name, values in seconds.items()} == {"a": 3, "b": 3}
 
 
 def test_only_the_given_number_of_cores_is_used():
@@ -116,14 +100,6 @@ def test_shares_of_an_epoch_are_of_its_training():
     assert shares == pytest.approx((0.3, 0.2, 0.02))  # 100 epochs share the opening and closing of a run
 
 
-def test_products_are_kept_and_everything_else_is_not():
-    left, right = torch.ones(3, 4), torch.ones(4, 5)
-    with StepProducts() as seen:
-        (left @ right).relu().sum()
-    seen.again()
-    assert [call[0].overloadpacket.__name__ for call in seen.calls] == ["mm"]
-
-
 def test_the_flop_of_a_dfa_step_are_counted_product_by_product():
     """Digits, D = 16, L = 2, batch 128; torch's counter knows the products of torch's own layers alone, so in float64."""
     task = tiny_task()
@@ -136,45 +112,11 @@ def test_the_flop_of_a_dfa_step_are_counted_product_by_product():
     assert StepLimit.of(task).flop == 2 * batch * counted
 
 
-def test_what_is_timed_is_a_run_of_a_study_measured_watched_and_tracked(workplace):
-    store = f"sqlite:///{workplace / 'mlflow.db'}"
-    small = {"d_hidden": 16, "num_blocks": 2}
-    network = {"architecture": "resmlp", "architecture_options": small}
-    spec = parse_spec({"method": "dfa", "dataset": "digits", "seed": 0, "epochs": 9, **network})
-    end_to_end._begin(end_to_end.study_job(spec, store))
-    for _ in range(3):
-        end_to_end._epoch()
-    end_to_end._end()
-    tracker = MlflowTracker(store)
-    (run,) = tracker.search({schema.TAG_KIND: "run"})
-    history = tracker._client.get_metric_history(run.run_id, "accuracy/test")
-    assert [point.step for point in history] == [0, 1, 2]  # the third epoch is trained and not measured yet
-    assert run.tags[schema.TAG_FIRST_FIRE_BY] == checked_watch(EDITION, "", []).by
-
-
 def test_two_runs_side_by_side_are_counted_by_the_run_and_the_published_time_stands_above():
     found = EndToEnd.timed(CLOCK)
     assert found.seconds == {ALONE: 24.0, THREADS: 36.0, JOBS: 8.0 / CORES, ONE: 6.0, THREADED: 5.0}
     assert [round(one.median, 2) for one in found.ratio.values()] == [9.0, 6.0, 4.8, 4.0, 1.5, 1.2]
     assert read_back(found) == found and list(found.ratio) == list(COMPARED)
-
-
-def test_the_faster_of_the_published_is_what_ours_is_compared_with():
-    assert EndToEnd.timed({**CLOCK, THREADS: [10.0, 12.0, 14.0]}).ratio[THROUGHPUT] == Spread(3.0, 2.5, 3.5)
-    assert EndToEnd.timed({**CLOCK, ALONE: [10.0] * 3}).ratio[THROUGHPUT].median == 2.5
-
-
-def test_what_was_measured_on_a_gpu_is_read_back_and_shown_on_the_page(monkeypatch, tmp_path, capsys):
-    network = {"small_resnet, dfa": SPREAD}
-    found = Gpu(
-        "a card", 5, 7.0, 1.5, SPREAD, SPREAD, {"fa": SPREAD}, network, {"small_resnet, dfa": 1.0}, {"fa": "graph"}
-    )
-    assert read_back(found) == found
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(gpu, "measure_gpu", lambda device: found)
-    monkeypatch.setattr(gpu, "MEASURED", tmp_path / "gpu.json")
-    assert gpu.main(["--record"]) == 0 and recorded(gpu.MEASURED)["machine"].startswith("a card, ")
-    assert "\n".join(gpu_lines(found)) in performance.render()
 
 
 def test_the_gpu_benchmark_runs_on_a_cpu_in_small(monkeypatch):
@@ -185,11 +127,6 @@ def test_the_gpu_benchmark_runs_on_a_cpu_in_small(monkeypatch):
     assert set(found.methods) == named - {"bp"} and found.replicas == 2
     assert min(found.published.low, found.published_epoch.low, found.limit["mlp, dfa"].low) > 0
     assert found.alone > 0 and found.side_by_side > 0 and read_back(found) == found
-
-
-def test_without_a_gpu_nothing_is_measured(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert gpu.main([]) == 2
 
 
 @pytest.mark.gpu
@@ -211,36 +148,8 @@ def test_a_further_run_costs_the_slope_from_the_smallest_to_the_largest_store():
     assert read_back(found[0]) == found[0]
 
 
-@pytest.mark.parametrize(
-    ("found", "met"),
-    [
-        ([costs_of(125, 30.0, wall=4.9)], [True]),
-        ([costs_of(125, 30.0, wall=5.1)], [False]),
-        ([costs_of(7, 30.0)], []),
-        ([costs_of(2000, 100.0), costs_of(10000, 590.0, peak=1279.0)], [True, True]),
-        ([costs_of(2000, 100.0), costs_of(10000, 610.0, peak=1281.0)], [False, False]),
-    ],
-)
-def test_the_aims_of_a_store_are_of_the_clock_the_slope_and_the_memory(found, met):
-    assert [one[2] for one in store_scale.targets(found)] == met
-
-
 def test_a_run_is_classed_by_what_it_is_not_by_what_it_showed():
     stream = {"residual": True, "terminal_ln": True}
     assert class_of("bp", 0.1, {"residual": False, "terminal_ln": True}) == "healthy"
     assert class_of("dfa", 0.0, stream) == "exploding"
     assert class_of("dfa", 0.01, stream) == class_of("fa", 0.0, {**stream, "residual": False}) == ""
-
-
-def test_one_command_records_every_figure_of_a_processor():
-    modules = {importlib.import_module(name) for name, *options in record.COMMANDS if options == ["--record"]}
-    assert modules == {step_time, end_to_end, readme, store_scale, start_up}
-    assert record.COMMANDS[-1] == ("benchmarks.performance",)
-    assert all(module.MEASURED.parent == FOLDER for module in MODULES)
-
-
-def test_a_record_of_another_processor_is_named(tmp_path):
-    (tmp_path / "here.json").write_text(json.dumps(stamp()), encoding="utf-8")
-    assert recorded_elsewhere(tmp_path) == []
-    (tmp_path / "other.json").write_text(json.dumps({"machine": "another machine"}), encoding="utf-8")
-    assert len(recorded_elsewhere(tmp_path)) == 1

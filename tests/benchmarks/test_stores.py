@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,7 +13,6 @@ from click.testing import CliRunner
 from benchmarks import store_scale
 from benchmarks.filled_store import TABLES, fill
 from benchmarks.filled_study import PER_SEED, SEEDS, study_text
-from benchmarks.recording import ROOT
 from benchmarks.verb_cost import cost_of
 from fa_registry.cli import main
 from fa_registry.studies.study import load_study
@@ -65,12 +62,6 @@ def test_a_study_has_settings_of_25_seeds(tmp_path):
     (tmp_path / "study.toml").write_text(study_text(3 * PER_SEED * SEEDS - 10), encoding="utf-8")
     study = load_study(str(tmp_path / "study.toml"))
     assert [len(specs) for specs in study.settings.values()] == [125, 125, 115]
-
-
-@pytest.mark.long
-def test_there_is_nothing_left_to_train(call):
-    result = call("study", "study.toml", "--device", "cpu")
-    assert result.exit_code == 0 and f"all {RUNS} runs are complete" in result.stderr
 
 
 @pytest.mark.long
@@ -129,28 +120,8 @@ def described(folder: Path, run_id: str) -> dict:
 def test_what_a_whole_command_costs_is_counted(tmp_path):
     found = cost_of(["--version"], tmp_path)
     assert found.cpu > 0.01 and found.wall > 0.01 and 5 < found.peak < 4096
-    with pytest.raises(SystemExit, match="fa-registry nothing: exit 2"):
+    with pytest.raises(SystemExit, match="exit 2"):
         cost_of(["nothing"], tmp_path)
-
-
-ORPHAN = """
-import subprocess, sys
-from unittest.mock import patch
-from benchmarks import verb_cost
-burn = "import time\\nwhile time.process_time() < 0.5: pass"
-leaves = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {burn!r}])"
-with patch.object(subprocess, "call", lambda *given, **named: subprocess.run([sys.executable, "-c", leaves]).returncode):
-    verb_cost.main([])
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="another system has no parent for orphans")
-def test_what_a_command_leaves_at_work_is_counted():
-    """The process that Python starts workers from ends after the command, and is no child of the caller."""
-    printed = subprocess.run(
-        [sys.executable, "-c", ORPHAN], cwd=ROOT, check=True, capture_output=True, text=True
-    ).stdout
-    assert json.loads(printed)["cpu"] > 0.5
 
 
 @pytest.mark.parametrize("command", store_scale.VERBS.values(), ids=lambda command: command[0])

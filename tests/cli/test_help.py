@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from fa_registry import methods
 from fa_registry.cli import GROUPS, main
 from fa_registry.inspection.plugin_list import CATALOGS
-from fa_registry.studies import executors, study
+from fa_registry.studies import study
 
 
 def test_every_command_is_in_one_group_on_one_whole_line():
@@ -69,18 +69,6 @@ def test_a_path_is_completed_where_a_study_or_an_edition_may_be_a_file():
         env = {"_FA_REGISTRY_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
         answer = CliRunner().invoke(main, [], env=env, prog_name="fa-registry")
         assert answer.stdout == f"file,{line.split()[-1]}\n"
-
-
-def test_the_help_of_executor_names_every_one():
-    help_of = CliRunner().invoke(main, ["study", "--help"]).output
-    arguments = help_of.partition("--executor NAME")[2].partition("--address")[0]
-    assert [name for name in executors.CATALOG.names() if name not in arguments] == []
-
-
-def test_the_help_of_info_names_every_kind():
-    help_of = " ".join(CliRunner().invoke(main, ["info", "--help"]).output.split())
-    kinds = [kind.removesuffix("s").replace("dataset", "data set") for kind in CATALOGS]
-    assert [kind for kind in kinds if kind not in help_of.partition("Examples:")[0]] == []
 
 
 def test_a_shell_waits_for_nothing_heavy():

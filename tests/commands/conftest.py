@@ -43,19 +43,8 @@ architecture_options = { d_hidden = 16, num_blocks = 2 }
 long = partial(pytest.param, marks=pytest.mark.long)  # a variant of a fact of which each suite holds another
 
 TRAIN = (
-    "train",
-    "--method",
-    "dfa",
-    "--seed",
-    "7",
-    "--epochs",
-    "1",
-    "--set",
-    "architecture.d_hidden=16",
-    "--set",
-    "architecture.num_blocks=2",
-    "--device",
-    "cpu",
+    *("train", "--method", "dfa", "--seed", "7", "--epochs", "1", "--set", "architecture.d_hidden=16"),
+    *("--set", "architecture.num_blocks=2", "--device", "cpu"),
 )
 
 
@@ -90,6 +79,12 @@ def unpublished():
 def call(*arguments: str):
     """The command line in this process: click's result."""
     return CliRunner().invoke(main, arguments, catch_exceptions=False)
+
+
+def fields(result) -> list[str]:
+    """The fields that a refusal names, each at the beginning of its line; it ends with exit code 2."""
+    assert result.exit_code == 2, result.output
+    return [line[4:].partition(":")[0] for line in result.stderr.splitlines() if line.startswith("  - ")]
 
 
 def write_study(folder: Path) -> None:

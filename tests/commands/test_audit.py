@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from fa_registry import diagnostics, jsonio, process_ownership
+from fa_registry import jsonio, process_ownership
 from fa_registry.audits import audit_command
 from fa_registry.audits.selection import select_runs
 from fa_registry.cli import main
@@ -26,7 +26,8 @@ from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.training.measuring import NO_FEEDBACK
 from tests.builders import verdict_tag
-from tests.helpers.audits import unpublished
+from tests.commands.conftest import fields
+from tests.helpers.plugins import put_plugin
 
 AUDIT = ("audit", "--study", "tiny", "--device", "cpu")
 
@@ -94,14 +95,6 @@ def test_verdict_note_and_report_are_written_back_without_reopening_the_run(audi
     assert tracker.artifact(audited_once["audit_run_id"], "audit.json")
 
 
-def test_the_forms_say_what_each_diagnostic_cannot_show(audited_once):
-    cards = audited_once["report"]["cards"]
-    shown = {name for name in diagnostics.CATALOG.names() if f"diagnostics/{name}" in cards}
-    assert shown == set(diagnostics.CATALOG.names())
-    form = next(Path(page) for page in audited_once["pages"] if "dfa" in page and page.endswith(".md"))
-    assert diagnostics.CATALOG.get("nudge").card.cannot_tell.split(";")[0] in form.read_text(encoding="utf-8")
-
-
 def test_a_lost_feedback_file_makes_gamma_na_and_leaves_the_verdict_but_for_a_warning(unpublished, trained):
     before = entry(audited(trained)[1], "dfa")["verdict"]
     spoil("dfa", schema.FEEDBACK, lambda path: path.unlink())
@@ -124,30 +117,13 @@ def test_a_file_that_was_changed_is_an_integrity_failure(unpublished, trained):
     changed = {"bp": schema.FINAL, "fa": schema.FEEDBACK, "dfa": schema.FEEDBACK_CARD, "frozen": schema.MEASUREMENTS}
     for method, name in changed.items():
         spoil(method, name, flip_last_byte)
-    code, result = audited(trained)
-    reasons = {one["run_id"]: one["reason"] for one in result["report"]["excluded"]}
-    assert code == 3 and reasons.keys() == {run_of(method).run_id for method in changed}
-    for method, name in changed.items():
-        reason = reasons[run_of(method).run_id]
-        assert "integrity failure" in reason and "SHA-256" in reason and name in reason
-
-
-def test_a_feedback_file_of_another_run_is_an_integrity_failure(unpublished, trained):
-    other = MlflowTracker().artifact(run_of("fa").run_id, schema.FEEDBACK).read_bytes()
-    spoil("dfa", schema.FEEDBACK, lambda path: path.write_bytes(other))
-    code, result = audited(trained, "--trust-logged")  # trusted are the figures, not the files behind them
-    assert code == 3 and "SHA-256" in result["report"]["excluded"][0]["reason"]
-
-
-def test_a_run_is_named_by_the_first_characters_of_its_id(unpublished, trained):
-    run_id = run_of("dfa").run_id
-    result = trained("audit", "--run", run_id[:8], "--out", "one", "--json")
-    assert [run["record"]["run_id"] for run in json.loads(result.stdout)["report"]["runs"]] == [run_id]
-    refused = trained("audit", "--run", "zz", "--out", "one")
-    assert (
-        refused.exit_code == 2
-        and "run 'zz': no run id begins with these characters; `fa-registry list runs` lists all runs" in refused.stderr
-    )
+    for trust in ((), ("--trust-logged",)):  # trusted are the figures, not the files behind them
+        code, result = audited(trained, *trust)
+        excluded = {one["run_id"]: one for one in result["report"]["excluded"]}
+        assert code == 3 and excluded.keys() == {run_of(method).run_id for method in changed}
+        for method, name in changed.items():
+            one = excluded[run_of(method).run_id]
+            assert one["kind"] == "integrity" and "SHA-256" in one["reason"] and name in one["reason"]
 
 
 def test_without_the_frozen_control_nothing_passes(unpublished, trained):
@@ -163,22 +139,22 @@ def test_a_study_that_is_half_trained_is_incomplete_and_says_what_is_missing(unp
     path.write_text(path.read_text().replace("seeds = [1]", "seeds = [1, 2]"))
     code, result = audited(trained)
     assert code == 3
-    assert {exclusion["reason"] for exclusion in result["report"]["excluded"]} == {"no run of this specification yet"}
+    assert {(one["kind"], one["spec"]["seed"]) for one in result["report"]["excluded"]} == {("not trained", 2)}
 
 
 def test_a_half_written_run_is_refused_visibly(unpublished, trained):
-    expected = {"running": "this run did not finish: fa.status is running", "failed": "this run failed"}
-    ids = [run_of(method).run_id for method in ("dfa", "fa")]
-    for run_id, status in zip(ids, expected, strict=True):
+    half_written = {run_of("dfa").run_id: "running", run_of("fa").run_id: "failed"}
+    for run_id, status in half_written.items():
         tags = {schema.TAG_STATUS: status, schema.TAG_PROCESS: process_ownership.process_tag()}
         MlflowTracker().log(run_id, tags=tags)
-        MlflowTracker()._client.delete_tag(run_id, schema.TAG_ARTIFACTS)  # not sealed yet: nothing can be hidden in it
+        MlflowTracker().remove_tags(run_id, [schema.TAG_ARTIFACTS])  # not sealed yet: nothing can be hidden in it
     code, result = audited(trained)
     excluded = result["report"]["excluded"]
-    assert code == 3
-    assert {one["run_id"]: one["reason"] for one in excluded} == dict(zip(ids, expected.values(), strict=True))
+    assert code == 3 and {one["run_id"] for one in excluded} == half_written.keys()
+    for one in excluded:
+        assert one["kind"] != "integrity" and half_written[one["run_id"]] in one["reason"]
     printed = trained(*AUDIT).stdout
-    assert all(f"left out: {one['name']}: {one['reason']}" in printed for one in excluded)
+    assert all(one["name"] in printed and one["reason"] in printed for one in excluded)
 
 
 def test_a_diverged_run_is_audited_as_such(drawn, registry, workplace):
@@ -194,50 +170,23 @@ def test_a_diverged_run_is_audited_as_such(drawn, registry, workplace):
 def test_runs_of_an_older_specification_are_counted_not_hidden(unpublished, trained):
     trained("study", "tiny", "--device", "cpu", "--epochs", "1", "--jobs", "1")
     _, result = audited(trained, "--trust-logged")
-    assert len(result["report"]["runs"]) == 4
-    assert any(
-        remark.startswith("4 runs have the tag of study tiny but other specifications")
-        for remark in result["report"]["remarks"]
-    )
-
-
-def test_seeds_picked_by_hand_are_named_and_are_no_whole_study(trained, workplace):
-    path = workplace / "tiny" / "study.toml"
-    path.write_text(path.read_text().replace("seeds = [1]", "seeds = [1, 2]"))
-    trained("study", "tiny", "--device", "cpu", "--jobs", "1")
-    with unpublished():
-        whole = audited(trained, "--trust-logged")[1]["report"]["choice"]
-    nothing = {"unaudited": [], "left_out": [], "beside": []}
-    assert whole == {"study": "tiny", "asked": {}, "others": 0, "superseded": 0, **nothing}
-    result = trained("audit", "--study", "tiny", "--device", "cpu", "--trust-logged", "--seeds", "1", "--json")
-    report = json.loads(result.stdout)["report"]
-    assert report["selection"] == "study tiny, seeds 1 (4 specifications)"
-    choice = report["choice"]
-    assert set(choice.pop("left_out")) == {one["run_id"] for one in choice["unaudited"]}
-    left_out = {(one["spec"]["method"], one["spec"]["seed"]) for one in choice.pop("unaudited")}
-    assert left_out == {("bp", 2), ("fa", 2), ("dfa", 2)}
-    assert choice == {"study": "tiny", "asked": {"seeds": "1"}, "others": 4, "superseded": 0, "beside": []}
-    (form,) = (workplace / "reports" / "forms").glob("dfa-*.md")
-    assert (
-        "**violated**: seeds 1: --seeds 1 was given, and the store has runs that are not in this report: seed 2 of dfa"
-        in form.read_text(encoding="utf-8")
-    )
+    assert len(result["report"]["runs"]) == 4 and result["report"]["choice"]["others"] == 4
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "name"),
     [
-        (AUDIT, "no finished run among study tiny"),
-        (("audit",), "expected exactly one of --study, --experiment and --run, found none"),
+        (AUDIT, "tiny"),
+        (("audit",), "none"),
         (("audit", "--study", "tiny", "--run", "x"), "found --study, --run"),
         (("audit", "--study", "tinny"), "unknown study 'tinny'"),
-        (("audit", "--run", "nowhere"), "run 'nowhere': no run id begins with these characters"),
+        (("audit", "--run", "nowhere"), "run 'nowhere'"),
         (("audit", "--experiment", "nowhere"), "no experiment 'nowhere'"),
     ],
 )
-def test_an_audit_of_nothing_is_a_usage_error(registry, workplace, arguments, message):
+def test_an_audit_of_nothing_is_a_usage_error(registry, workplace, arguments, name):
     result = registry(*arguments)
-    assert result.exit_code == 2 and message in result.stderr
+    assert result.exit_code == 2 and name in result.stderr
     assert not (workplace / "reports").exists()
 
 
@@ -260,20 +209,21 @@ def test_a_run_that_claims_another_specification_is_an_integrity_failure(unpubli
     tracker.log(run_of("dfa").run_id, tags={schema.TAG_SPEC: run_of("fa").tags[schema.TAG_SPEC]})
     code, result = audited(trained)
     assert code == 3
-    assert any("refers to another specification" in exclusion["reason"] for exclusion in result["report"]["excluded"])
+    excluded = {(one["run_id"], one["kind"]) for one in result["report"]["excluded"]}
+    assert (run_of("dfa").run_id, "integrity") in excluded
 
 
 def test_the_traceback_of_a_broken_run_reaches_the_page(trained, workplace, monkeypatch):
     def broken(*arguments, **named):
-        raise RuntimeError("the machine is on fire <b>")
+        raise RuntimeError("on fire <b>")
 
     monkeypatch.setattr("fa_registry.studies.training_job.train_epochs", broken)
     assert trained("train", "--method", "dfa", "--seed", "5", "--epochs", "1", "--device", "cpu").exit_code == 1
     result = trained("audit", "--experiment", "fa_registry", "--json")
     assert result.exit_code == 3
     (excluded,) = json.loads(result.stdout)["report"]["excluded"]
-    assert "the machine is on fire" in excluded["failure"]
-    assert "the machine is on fire &lt;b&gt;" in (workplace / "reports" / "index.html").read_text()
+    assert "on fire <b>" in excluded["failure"]
+    assert "on fire &lt;b&gt;" in (workplace / "reports" / "index.html").read_text()
 
 
 def test_an_audit_stands_in_the_experiment_of_its_runs(registry, workplace):
@@ -300,31 +250,15 @@ def test_an_audit_that_cannot_be_logged_leaves_no_run_running(trained, monkeypat
 def test_a_wrong_request_is_refused_before_anything_is_measured(trained, workplace):
     (workplace / "taken").write_text("a file")
     result = trained(*AUDIT, "--out", "taken", "--templates", "none", "--edition", "2099-01")
-    assert result.exit_code == 2
-    for text in (
-        "out: expected a folder, found the file taken",
-        "templates: expected a folder with .j2 files, found no folder none",
-        "unknown edition '2099-01'",
-    ):
-        assert text in result.stderr
+    assert sorted(fields(result)) == ["edition", "out", "templates"]
 
 
 def test_reading_makes_no_store(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for command in (("audit", "--study", "digits"), ("verify", "--study", "digits"), ("show", "abc")):
         result = CliRunner().invoke(main, command)
-        assert result.exit_code == 2 and "does not exist yet" in result.stderr
+        assert result.exit_code == 2
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_report_that_was_edited_is_not_the_recorded_one(audited_copy, workplace):
-    path = workplace / "reports" / "audit.json"
-    report = json.loads(path.read_text())
-    report["runs"][0]["record"]["measurements"]["scalars"]["accuracy"] = 0.99
-    path.write_text(json.dumps(report))
-    result = audited_copy("verify", "reports/audit.json", "--json")
-    assert result.exit_code == 3
-    assert json.loads(result.stdout)[0]["integrity"]["state"] == "mismatch"
 
 
 class Moody(Diagnostic):
@@ -352,8 +286,7 @@ def moody(monkeypatch, measured_each_time):
         return genuine(task, *arguments)
 
     monkeypatch.setattr(remeasure, "remeasure", remembering)
-    location = Location(__name__, "MOODY", __file__)
-    monkeypatch.setitem(vars(CATALOG), "_locations", {**CATALOG._locations, "moody": location})
+    put_plugin(monkeypatch, CATALOG, "moody", Location(__name__, "MOODY", __file__))
     assert CATALOG.get("moody") is MOODY
 
 
@@ -364,7 +297,7 @@ def test_a_run_whose_gathering_breaks_is_excluded_with_its_traceback_and_the_oth
 
     def gather(tracker, run, *more):
         if run.run_id == broken:
-            raise RuntimeError("the disk is <on> fire")
+            raise RuntimeError("<on> fire")
         return genuine(tracker, run, *more)
 
     monkeypatch.setattr(remeasure, "remeasure_run", gather)
@@ -372,19 +305,11 @@ def test_a_run_whose_gathering_breaks_is_excluded_with_its_traceback_and_the_oth
     report = result["report"]
     (excluded,) = report["excluded"]
     assert code == 3 and excluded["run_id"] == broken and len(report["runs"]) == 3
-    assert excluded["reason"] == "cannot be recomputed: RuntimeError: the disk is <on> fire"
-    assert "Traceback" in excluded["failure"] and "RuntimeError" in excluded["failure"]
+    assert excluded["kind"] == "broken" and "RuntimeError: <on> fire" in excluded["failure"]
     page = (workplace / "reports" / "index.html").read_text()
-    assert "Traceback" in page and "in gather" in page and "<on>" not in page
+    assert "in gather" in page and "<on>" not in page
     assert {path.suffix for path in (workplace / "reports" / "forms").iterdir()} == {".html", ".md"}
     assert len(list((workplace / "reports" / "forms").iterdir())) == 4  # bp and dfa, two files each
-
-
-def test_a_run_whose_files_lie_is_still_an_integrity_failure(unpublished, trained):
-    spoil("fa", schema.MEASUREMENTS, lambda path: path.write_text("{}"))
-    code, result = audited(trained)
-    (excluded,) = result["report"]["excluded"]
-    assert code == 3 and excluded["reason"].startswith("integrity failure: ") and excluded["failure"] == ""
 
 
 def test_a_run_whose_record_cannot_be_read_does_not_end_the_audit(unpublished, trained):
@@ -397,40 +322,21 @@ def test_a_run_whose_record_cannot_be_read_does_not_end_the_audit(unpublished, t
     path.write_text(json.dumps(provenance))
     code, result = audited(trained)
     (excluded,) = result["report"]["excluded"]
-    assert (
-        code == 3 and excluded["reason"].startswith("integrity failure: ") and "digests: missing" in excluded["reason"]
-    )
+    assert code == 3 and excluded["kind"] == "integrity" and "digests" in excluded["reason"]
 
 
 def test_a_diagnostic_that_crashes_for_one_run_costs_that_run_its_verdict_alone(trained, workplace, moody):
     code, result = audited(trained, "--threshold", "D3=-100")  # nothing fires: what breaks is all there is to say
     report = result["report"]
     assert code == 3 and len(report["runs"]) == 4 and report["excluded"] == []
-    assert [entry(result, method)["verdict"]["outcome"] for method in ("bp", "fa", "dfa")] == [
-        "pass",
-        "incomplete",
-        "pass",
-    ]
+    outcomes = [entry(result, method)["verdict"]["outcome"] for method in ("bp", "fa", "dfa")]
+    assert outcomes == ["pass", "incomplete", "pass"]
     (error,) = [finding for run in report["runs"] for finding in run["findings"] if finding["outcome"] == "error"]
     assert error["run_id"] == run_of("fa").run_id and error["rule"] == "moody"
-    assert "Traceback" in error["detail"] and "RuntimeError: not in the <b>mood</b>" in error["detail"]
+    assert "Traceback" in error["detail"] and "<b>mood</b>" in error["detail"]
     assert entry(result, "dfa")["record"]["measurements"]["scalars"]["mood"] == 1.0
     page = (workplace / "reports" / "index.html").read_text()
-    assert "moody: the diagnostic crashed, so its metrics are missing" in page
-    assert "Traceback" in page and "not in the &lt;b&gt;mood&lt;/b&gt;" in page
-
-
-def test_a_diagnostic_that_crashes_from_training_on_stops_neither_training_nor_audit(
-    registry, workplace, monkeypatch, measured_each_time
-):
-    path = workplace / "tiny" / "study.toml"
-    path.write_text(path.read_text().replace('"bp", "fa", "dfa"', '"dfa"'))
-    monkeypatch.setattr(type(H_NORM), "measure", lambda self, observation: 1 / 0)
-    study = registry("study", "tiny", "--jobs", "1", "--device", "cpu", "--stop-on", "D1")
-    assert study.exit_code == 0 and "2 trained" in study.stdout
-    audit = registry(*AUDIT, "--threshold", "D3=-100")  # nothing fires: what is missing is all there is to say
-    assert audit.exit_code == 3 and "INCOMPLETE" in audit.stdout and "N/A" in audit.stdout
-    assert "fa.first_fire.D1" not in run_of("dfa").tags  # what was not measured has not fired
+    assert "Traceback" in page and "&lt;b&gt;mood&lt;/b&gt;" in page
 
 
 def records(result):
@@ -456,7 +362,7 @@ def test_a_worker_that_dies_is_the_reason_of_its_runs(unpublished, trained, monk
     code, result = audited(trained, "--jobs", "2")
     (excluded,) = result["report"]["excluded"]
     assert code == 3 and len(result["report"]["runs"]) == 3 and "BrokenProcessPool" in excluded["failure"]
-    assert excluded["reason"].startswith("cannot be recomputed: the worker process died")
+    assert excluded["kind"] == "broken"
 
 
 def test_an_audit_that_is_stopped_judges_nothing(trained, workplace, monkeypatch):
@@ -466,20 +372,12 @@ def test_an_audit_that_is_stopped_judges_nothing(trained, workplace, monkeypatch
 
     monkeypatch.setattr(remeasure, "run_jobs", stopped)
     result = trained(*AUDIT, "--jobs", "2")
-    assert result.exit_code == 130 and "stopped while runs were recomputed" in result.stderr
+    assert result.exit_code == 130
     assert not (workplace / "reports").exists()
 
 
-def test_progress_names_every_run_and_how_it_went(unpublished, trained):
-    spoil("fa", schema.FINAL, lambda path: path.unlink())
-    result = trained(*AUDIT)
-    assert "recomputing 4 runs" in result.stderr and result.stderr.count(": verified") == 3
-    assert "fa · resmlp-16x2 · digits · 2 epochs · s1: integrity failure: " in result.stderr
-    assert "again" not in trained(*AUDIT, "--trust-logged").stderr
-
-
 def test_logged_figures_are_judged_where_a_plugin_of_theirs_is_not_installed(trained, monkeypatch, measured_each_time):
-    left = {name: place for name, place in METHODS._locations.items() if name != "fa"}
+    left = {name: METHODS.location(name) for name in METHODS.names() if name != "fa"}
     ids = [part for method in ("bp", "fa", "dfa") for part in ("--run", run_of(method).run_id)]
     monkeypatch.setitem(vars(METHODS), "_locations", left)
     report = json.loads(trained("audit", *ids, "--trust-logged", "--json").stdout)["report"]
@@ -490,24 +388,12 @@ def test_logged_figures_are_judged_where_a_plugin_of_theirs_is_not_installed(tra
     assert "unknown method 'fa'" in run["record"]["integrity"]["details"][0] and not measured["excluded"]
 
 
+@pytest.mark.long
 def test_runs_of_a_network_that_is_not_trained_are_judged(unpublished, registry):
     """In toy_lq only feedback learns: all methods keep the initial weights, which is no copy."""
     for method in ("bp", "dfa"):
-        text = (
-            "--method",
-            method,
-            "--architecture",
-            "linear_lq",
-            "--dataset",
-            "lq",
-            "--seed",
-            "42",
-            "--epochs",
-            "1",
-            "--set",
-            "batch_size=512",
-        )
-        assert registry("train", *text).exit_code == 0
+        text = f"--method {method} --architecture linear_lq --dataset lq --seed 42 --epochs 1 --set batch_size=512"
+        assert registry("train", *text.split()).exit_code == 0
     assert registry("audit", "--experiment", "fa_registry", "--replay", "off", "--exit-zero").exit_code == 0
     report = json.loads(Path("reports", "audit.json").read_text(encoding="utf-8"))
     assert {run["record"]["spec"]["method"] for run in report["runs"]} == {"bp", "dfa"} and report["excluded"] == []
@@ -515,10 +401,25 @@ def test_runs_of_a_network_that_is_not_trained_are_judged(unpublished, registry)
     assert {check["outcome"] for check in checks if check["subject"] == "final weights"} == {"agrees"}
 
 
+@pytest.mark.long
 def test_an_audit_that_replaces_the_pages_of_another_says_so(trained):
     def warned(*words):
-        return trained("audit", *words, "--trust-logged", "--exit-zero").stderr.count("contained: Audit of study tiny.")
+        return trained("audit", *words, "--trust-logged", "--exit-zero").stderr.count("contained: Audit")
 
     assert warned("--study", "tiny") == 0 and warned("--study", "tiny") == 0
     assert warned("--experiment", "fa_registry", "--out", "elsewhere") == 0
     assert warned("--experiment", "fa_registry") == 1
+
+
+@pytest.mark.long
+def test_a_diagnostic_that_crashes_from_training_on_stops_neither_training_nor_audit(
+    registry, workplace, monkeypatch, measured_each_time
+):
+    path = workplace / "tiny" / "study.toml"
+    path.write_text(path.read_text().replace('"bp", "fa", "dfa"', '"dfa"'))
+    monkeypatch.setattr(type(H_NORM), "measure", lambda self, observation: 1 / 0)
+    study = registry("study", "tiny", "--jobs", "1", "--device", "cpu", "--stop-on", "D1")
+    assert study.exit_code == 0
+    audit = registry(*AUDIT, "--threshold", "D3=-100")  # nothing fires
+    assert audit.exit_code == 3 and "INCOMPLETE" in audit.stdout and "N/A" in audit.stdout
+    assert "fa.first_fire.D1" not in run_of("dfa").tags  # what was not measured has not fired

@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
-from click.testing import CliRunner
 
-from fa_registry import bundled_files, jsonio, process_ownership
+from fa_registry import jsonio, process_ownership
 from fa_registry.audits import audit_command as workflow
 from fa_registry.audits.audit_command import study_reference
 from fa_registry.audits.publication import RULE, outdated_verdict_tags
 from fa_registry.audits.recorded_verdicts import recorded_verdicts
 from fa_registry.audits.reports import recorded_report
-from fa_registry.cli import main
 from fa_registry.errors import StoreError
 from fa_registry.evidence import remeasure
 from fa_registry.jsonio import file_digest
@@ -27,7 +25,6 @@ from fa_registry.tracking.reader import read_record
 from tests.builders import verdict_tag
 from tests.commands.conftest import call
 from tests.commands.test_audit import AUDIT, audited, run_of, spoil
-from tests.helpers.audits import unpublished
 
 TRUSTING = ("audit", "--study", "tiny", "--trust-logged")
 
@@ -71,31 +68,31 @@ def test_the_margin_is_a_metric_of_the_last_epoch(audited_once):
         method: read_record(tracker, run_of(method)).measurements.scalars["accuracy"].value
         for method in ("dfa", "frozen")
     }
-    (point,) = tracker._client.get_metric_history(run_of("dfa").run_id, "margin_pp")
+    (point,) = tracker.history(run_of("dfa").run_id, ["margin_pp"])
     assert point.step == 2 and point.value == pytest.approx(100 * (accuracy["dfa"] - accuracy["frozen"]), rel=1e-3)
-    assert tracker._client.get_metric_history(run_of("frozen").run_id, "margin_pp") == []
+    assert not list(tracker.history(run_of("frozen").run_id, ["margin_pp"]))
 
 
 def test_a_margin_that_an_audit_before_found_is_not_written_again(audited_copy):
     audit_logged()
     tracker, run = MlflowTracker(), run_of("dfa")
-    (point,) = tracker._client.get_metric_history(run.run_id, "margin_pp")
+    (point,) = tracker.history(run.run_id, ["margin_pp"])
     tracker.log(run.run_id, [Point("margin_pp", point.value + 1, point.step)])
     audit_logged()
     assert run_of("dfa").metrics["margin_pp"] == point.value
-    assert len(tracker._client.get_metric_history(run.run_id, "margin_pp")) == 3
+    assert len(list(tracker.history(run.run_id, ["margin_pp"]))) == 3
 
 
 def test_a_runs_note_leads_to_its_form_and_to_the_whole_audit(audited_once):
     audit_id = audited_once["audit_run_id"]
     tracker, run = MlflowTracker(), run_of("dfa")
-    first = run.tags[schema.TAG_NOTE].splitlines()[0]
-    assert first == (
-        f"**{run.tags[schema.TAG_VERDICT]}** · [The reporting form]({tracker.link(run.run_id, schema.FORM)})"
-        f" · [The whole audit]({tracker.link(audit_id, 'index.html')})"
-    )
-    control = run_of("frozen")
-    assert "The reporting form" not in control.tags[schema.TAG_NOTE]
+    first, control = run.tags[schema.TAG_NOTE].splitlines()[0], run_of("frozen")
+    for shown in (
+        run.tags[schema.TAG_VERDICT],
+        *(tracker.link(run.run_id, schema.FORM), tracker.link(audit_id, "index.html")),
+    ):
+        assert shown in first
+    assert tracker.link(control.run_id, schema.FORM) not in control.tags[schema.TAG_NOTE]
     assert tracker.artifact(control.run_id, schema.FORM) is None
 
 
@@ -132,7 +129,6 @@ def test_the_studys_note_says_what_was_found_above_what_it_asks(trusting_audit):
     tracker = MlflowTracker()
     (study,) = tracker.search({schema.TAG_KIND: "study"})
     asks = study.tags[schema.TAG_NOTE]
-    assert asks.startswith("**Three methods, one seed**")
     trusting_audit()
     again = trusting_audit()["audit_run_id"]
     (study,) = tracker.search({schema.TAG_KIND: "study"})
@@ -158,10 +154,7 @@ def test_a_run_whose_file_was_changed_loses_the_verdicts_of_older_audits(audited
     after = run_of("fa").tags
     verdicts = {name: value for name, value in after.items() if name.startswith(schema.TAG_VERDICT)}
     assert set(verdicts) == {schema.TAG_VERDICT, verdict_tag("2026-05"), verdict_tag("2026-12")}
-    assert set(verdicts.values()) == {"NOT JUDGED (integrity failure)"}
-    assert (
-        after[schema.TAG_NOTE].startswith("**NOT JUDGED (integrity failure)**") and "SHA-256" in after[schema.TAG_NOTE]
-    )
+    assert set(verdicts.values()) == {"NOT JUDGED (integrity failure)"} and "SHA-256" in after[schema.TAG_NOTE]
     assert "NOT JUDGED" not in run_of("dfa").tags[schema.TAG_VERDICT]
     audit = max(MlflowTracker().search({schema.TAG_KIND: "audit"}), key=lambda run: run.started)
     assert after[schema.TAG_EXCLUDED] == audit.run_id and schema.TAG_EXCLUDED not in run_of("dfa").tags
@@ -186,7 +179,7 @@ def test_a_run_that_may_still_be_at_work_is_left_alone(trusting_audit):
         }
         run_id = run_of(method).run_id
         MlflowTracker().log(run_id, tags=tags)
-        MlflowTracker()._client.delete_tag(run_id, schema.TAG_ARTIFACTS)  # a run at work has sealed nothing
+        MlflowTracker().remove_tags(run_id, [schema.TAG_ARTIFACTS])  # a run at work has sealed nothing
     trusting_audit()
     for method, status in statuses.items():
         tags, updated = run_of(method).tags, method != "fa"
@@ -256,45 +249,15 @@ def test_every_edition_judges_the_same_records_and_the_studys_leads(trained, mon
     assert code == (1 if "fail" in outcomes else 0)
 
 
-def test_a_column_an_edition(trained):
-    text = trained(*TRUSTING, "--editions", "2026-04,2026-05,2026-12").stdout
-    assert "eproduction" not in text  # a study without published values prints none
-    header = next(line for line in text.splitlines() if "verdict" in line)
-    columns = [cell.strip() for cell in header.split("┃")]
-    assert columns[6:9] == ["verdict", "2026-04", "2026-12"]
-    row = next(line for line in text.splitlines() if line.startswith("│ dfa"))
-    cells = [cell.strip() for cell in row.split("│")]
-    assert (cells[6], cells[7]) == (tags()[verdict_tag("2026-05")], tags()[verdict_tag("2026-04")])
-    assert "Audit of study tiny by edition 2026-05" in text
-
-
 def test_the_exit_code_is_the_leading_editions_and_a_name_mlflow_refuses_is_no_obstacle(trained, workplace):
     (workplace / "lenient.toml").write_text(LENIENT)
     strict = trained(*TRUSTING, "--editions", "2026-04,lenient.toml", "--threshold", "a=0")
     lenient = trained(*TRUSTING, "--editions", "lenient.toml,2026-04")
     assert (strict.exit_code, lenient.exit_code) == (1, 0), lenient.output
-    assert "lenient [/] (it's mine)" in strict.stdout and "by edition lenient [/] (it's mine)" in lenient.stdout
+    assert "lenient [/]" in strict.stdout and "lenient [/]" in lenient.stdout
     digest = file_digest(workplace / "lenient.toml")[:8]
     assert tags()[f"fa.verdict.lenient ___ _it_s mine_.{digest}"] == "PASS" != tags()[verdict_tag("2026-04")]
     assert tags()[schema.TAG_VERDICT] == f"PASS (mine {digest})"
-
-
-def test_another_threshold_is_recorded_shown_and_kept_apart_from_the_editions_own_verdict(trained, workplace):
-    audited(trained, "--trust-logged")
-    own = tags()[verdict_tag("2026-05")]
-    code, result = audited(
-        trained, "--trust-logged", "--editions", "2026-05,2026-04", "--threshold", "D1=0", "--threshold", "D3=-100"
-    )
-    report = result["report"]
-    assert report["edition"]["overrides"] == {"D1.threshold": 0.0, "D3.threshold": -100.0}
-    assert report["opinions"][0]["edition"]["overrides"] == {}
-    assert tags()[verdict_tag("2026-05")] == own
-    assert tags()[verdict_tag("2026-05") + ".modified"] == "WARN(D1)" and tags()["fa.first_fire.D1"] == "0"
-    page = (workplace / "reports" / "index.html").read_text()
-    assert "Modified edition" in page and "D1.threshold = 0" in page
-    with unpublished():
-        text = trained(*TRUSTING, "--threshold", "D1=0").stdout
-    assert "by edition 2026-05 (modified: D1.threshold = 0.0)" in text
 
 
 def test_first_fires_of_another_edition_do_not_stay_behind(trained):
@@ -306,30 +269,20 @@ def test_first_fires_of_another_edition_do_not_stay_behind(trained):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "text"),
+    ("arguments", "names"),
     [
-        (("--editions", "2026-05,2026-05"), ["editions: 2026-05 is given twice"]),  # more: test_editions.py
-        (("--threshold", "D1"), ["--threshold D1: expected RULE=NUMBER, e.g. D1=100"]),
-        (
-            ("--threshold", "D1=many", "--threshold", "=3", "--threshold", "D2=nan"),
-            ["--threshold D1=many:", "--threshold =3:", "--threshold D2=nan:"],
-        ),
-        (("--threshold", "D2=1", "--threshold", "D2=2"), ["--threshold D2=2: D2 is given twice"]),
-        (
-            ("--threshold", "D9=1", "--jobs", "two"),
-            ["threshold D9: unknown rule 'D9'", "jobs: expected a whole number"],
-        ),
-        (("--threshold", "D2.gian=1", "--edition", "2026-12"), ["unknown limit of D2 'gian' (did you mean 'gain'?)"]),
-        (
-            ("--waivers", "none.toml", "--study", "tinny"),
-            ["waivers none.toml: file: cannot be read: No such file", "unknown study 'tinny'"],
-        ),
+        ("--editions 2026-05,2026-05", ["editions: 2026-05"]),  # more: test_editions.py
+        ("--threshold D1", ["--threshold D1:"]),
+        ("--threshold D1=many --threshold =3 --threshold D2=nan", ["D1=many:", "--threshold =3:", "D2=nan:"]),
+        ("--threshold D2=1 --threshold D2=2", ["--threshold D2=2: D2"]),
+        ("--threshold D9=1 --jobs two", ["threshold D9:", "jobs:"]),
+        ("--threshold D2.gian=1 --edition 2026-12", ["'gian'", "'gain'"]),
+        ("--waivers none.toml --study tinny", ["waivers none.toml:", "unknown study 'tinny'"]),
     ],
 )
-def test_what_cannot_be_meant_is_refused_before_anything_is_measured(registry, workplace, arguments, text):
-    result = registry(*AUDIT, *arguments)
-    assert result.exit_code == 2
-    assert all(word in result.stderr for word in text)
+def test_what_cannot_be_meant_is_refused_before_anything_is_measured(registry, workplace, arguments, names):
+    result = registry(*AUDIT, *arguments.split())
+    assert result.exit_code == 2 and all(name in result.stderr for name in names)
     assert not (workplace / "reports").exists()
 
 
@@ -350,23 +303,8 @@ def test_a_waiver_applies_and_one_that_has_expired_is_reported_and_does_not(trai
     assert "D3" in verdicts["fa"]["flags"] and verdicts["fa"]["outcome"] == verdicts["bp"]["outcome"] == "fail"
     assert [waiver["expired"] for waiver in report["waivers"]] == [False, True, False, False]
     _, expired, unknown, idle = report["remarks"]  # the first is about the replay
-    assert "The waiver of D3 for fa by A. Tester expired on 2026-02-01 and does not apply" in expired
-    assert "two epochs are no training" in expired and "a waiver has no effect: unknown rule 'D8'" in unknown
-    assert "a waiver of D3 has no effect: unknown method 'dfaa' (did you mean 'dfa'?)" in idle
-    page = (workplace / "reports" / "index.html").read_text()
-    assert "expired on 2026-02-01" in page
-
-
-def test_a_waivers_file_may_lie_elsewhere(unpublished, trained, workplace):
-    (workplace / "elsewhere.toml").write_text(WAIVER.format(method="dfa", expiry="9999-01-01"))
-    _, result = audited(trained, "--trust-logged", "--waivers", "elsewhere.toml")
-    assert [waiver["method"] for waiver in result["report"]["waivers"]] == ["dfa"]
-    assert audited(trained, "--trust-logged")[1]["report"]["waivers"] == []
-
-
-def test_mlflow_run_hands_several_editions_on():
-    text = (bundled_files.templates().parent / "MLproject").read_text()
-    assert 'editions: {type: string, default: ""}' in text and "--editions {editions}" in text
+    assert "2026-02-01" in expired and "'D8'" in unknown and "'dfaa'" in idle
+    assert "2026-02-01" in (workplace / "reports" / "index.html").read_text()
 
 
 def test_the_store_takes_the_tag_of_a_variant(workplace):
@@ -415,32 +353,22 @@ def referenced(trained, workplace):
     return trained
 
 
-def test_the_terminal_shows_what_was_compared_and_counts_the_rest(unpublished, referenced):
-    output = " ".join(referenced(*TRUSTING, "--exit-zero").output.split())
-    assert "Reproduction" in output and "a test needs the spread over at least two runs" in output
-    assert "data set: published on cifar10, here digits" in output
-    assert "0 reproduced, 2 not shown, 0 differs, 1 not comparable, 1 not measured" in output
-
-
 def test_json_and_pages_hold_every_figure(referenced, workplace):
     printed = json.loads(referenced(*TRUSTING, "--exit-zero", "--json").stdout)
     report = jsonio.decode(AuditReport, printed["report"])
     outcomes = [row.outcome for row in report.reproduction.rows]
     assert outcomes == ["not shown", "not shown", "not comparable", "not measured"]
     assert jsonio.decode(AuditReport, json.loads((workplace / "reports" / "audit.json").read_text())) == report
-    assert "Figures of another paper" in (workplace / "reports" / "index.html").read_text(encoding="utf-8")
 
 
 def test_a_wrong_reference_is_refused_before_anything_is_opened(workplace, registry):
-    text = REFERENCE.replace("value = 0.9 }", "valu = 0.9 }")
-    (workplace / "tiny" / "reference.toml").write_text(text, encoding="utf-8")
-    result = CliRunner().invoke(main, (*TRUSTING, "--exit-zero", "--waivers", "none.toml"))
-    assert result.exit_code == 2
-    assert "unknown field 'valu'" in result.stderr and "none.toml" in result.stderr
-    (workplace / "tiny" / "reference.toml").write_text(
-        REFERENCE.replace('margin = "pp"', 'margin = "p"'), encoding="utf-8"
-    )
-    assert "unknown margin 'p'" in CliRunner().invoke(main, (*TRUSTING, "--exit-zero")).stderr
+    for old, new, names in (
+        ("value = 0.9 }", "valu = 0.9 }", ("'valu'", "none.toml")),
+        ('margin = "pp"', 'margin = "p"', ("'p'",)),
+    ):
+        (workplace / "tiny" / "reference.toml").write_text(REFERENCE.replace(old, new), encoding="utf-8")
+        result = call(*TRUSTING, "--exit-zero", "--waivers", "none.toml")
+        assert result.exit_code == 2 and all(name in result.stderr for name in names)
 
 
 def test_no_study_and_an_unknown_one_have_no_reference():
@@ -468,7 +396,7 @@ def test_two_audits_into_one_folder_store_their_own_pages_each(trained, monkeypa
         check_audit_pages(tracker, audit)
         recorded_report(tracker, audit.run_id, "")
         found[audit.run_id] = tracker.artifact(audit.run_id, "index.html").read_text(encoding="utf-8")
-    assert ["D1 = 1.001" in page or "1.001" in page for page in found.values()] == [False, True]
+    assert ["1.001" in page for page in found.values()] == [False, True]
     assert len(set(found.values())) == 2
 
 

@@ -70,8 +70,6 @@ def rewritten(path: Path, out: Path, change) -> Path:
 def test_it_proves_itself_in_an_empty_folder(bundled):
     found = fa_registry.verify("tiny.fa.zip")
     assert {outcome.integrity.state for outcome in found} == {"verified"}, [outcome.integrity for outcome in found]
-    details = " ".join(outcome.integrity.details[0] for outcome in found[:3])
-    assert "not signed" in details and "the same bytes" in details and "for all 4 runs" in details
     assert len(found) == 3 + 4 and not (bundled / "mlflow.db").exists()
     assert call("verify", "tiny.fa.zip").exit_code == 0
 
@@ -116,37 +114,27 @@ def test_a_changed_file_is_named(bundled, change):
         fa_registry.verify("changed.fa.zip")
 
 
+def with_entry(extra: str):
+    return lambda name, data: [(name, data), *[(extra, b"")] * (name == CRATE)]
+
+
+def without_entry(gone: str):
+    return lambda name, data: [] if name == gone else [(name, data)]
+
+
 @pytest.mark.parametrize(
-    ("change", "text"),
+    ("change", "named"),
     [
-        (
-            lambda name, data: [(name, data), ("../out.txt", b"")] if name == CRATE else [(name, data)],
-            "path outside the bundle",
-        ),
-        (
-            lambda name, data: [(name, data), ("/etc/out", b"")] if name == CRATE else [(name, data)],
-            "path outside the bundle",
-        ),
-        (
-            lambda name, data: [(name, data), ("a\\b", b"")] if name == CRATE else [(name, data)],
-            "path outside the bundle",
-        ),
-        (
-            lambda name, data: [(name, data), ("Runs.JSON", b"")] if name == CRATE else [(name, data)],
-            "occurs 2 times",
-        ),
-        (
-            lambda name, data: [(name, data), ("extra.txt", b"")] if name == CRATE else [(name, data)],
-            "files missing in its manifest: extra.txt",
-        ),
-        (lambda name, data: [] if name == CRATE else [(name, data)], f"files missing in the bundle: {CRATE}"),
-        (lambda name, data: [] if name == MANIFEST else [(name, data)], f"has no {MANIFEST}"),
-        (lambda name, data: [(name, b"{}" if name == MANIFEST else data)], f"{MANIFEST} was changed after packing"),
+        *((with_entry(name), "outside the bundle") for name in ("../out.txt", "/etc/out", "a\\b")),
+        (with_entry("Runs.JSON"), "2 times"),
+        (with_entry("extra.txt"), "extra.txt"),
+        *((without_entry(name), name) for name in (CRATE, MANIFEST)),
+        (lambda name, data: [(name, b"{}" if name == MANIFEST else data)], MANIFEST),
     ],
 )
-def test_what_no_bundle_is_is_refused_before_anything_is_unpacked(bundled, change, text):
+def test_what_no_bundle_is_is_refused_before_anything_is_unpacked(bundled, change, named):
     made = rewritten(Path("light.fa.zip"), Path("made.fa.zip"), change)
-    with pytest.raises(IntegrityError, match=text):
+    with pytest.raises(IntegrityError, match=named):
         archive.unpack(made, bundled / "out")
     assert not list(bundled.rglob("out.txt")) and not (bundled / "out").exists()
 
@@ -154,33 +142,16 @@ def test_what_no_bundle_is_is_refused_before_anything_is_unpacked(bundled, chang
 def test_a_bomb_is_not_unpacked(bundled):
     with zipfile.ZipFile("bomb.fa.zip", "w", zipfile.ZIP_DEFLATED) as bomb:
         bomb.writestr(MANIFEST, b"0" * 10_000_000)
-    with pytest.raises(IntegrityError, match="is a compressed file, but a bundle contains only uncompressed files"):
+    with pytest.raises(IntegrityError):
         archive.unpack(Path("bomb.fa.zip"), bundled / "out")
 
 
-def test_a_bundle_of_long_and_many_names_is_reported_in_a_short_message(bundled):
-    def more(name, data):
-        return [(name, data), *((f"{'x' * 5_000}/{place}", b"") for place in range(100) if name == CRATE)]
-
-    made = rewritten(Path("light.fa.zip"), Path("made.fa.zip"), more)
-    wanted = r"missing in its manifest: x+…, .*, and 90 more; files missing in the bundle: none"
-    with pytest.raises(IntegrityError, match=wanted) as caught:
-        archive.unpack(made, bundled / "out")
-    assert len(str(caught.value)) < 1_200
-
-
-@pytest.mark.parametrize("data", [b"", b"PK\x03\x04", b"no zip at all", b"PK\x05\x06" + bytes(18)])
+@pytest.mark.parametrize("data", [b"", b"PK\x03\x04", b"no zip at all", b"PK\x05\x06" + bytes(18), None])
 def test_what_is_no_zip_is_a_sentence(bundled, data):
-    Path("none.fa.zip").write_bytes(data)
+    whole = Path("light.fa.zip").read_bytes()
+    Path("none.fa.zip").write_bytes(whole[: len(whole) // 2] if data is None else data)
     result = call("verify", "none.fa.zip")
     assert result.exit_code == 3 and "none.fa.zip" in result.stderr and "Traceback" not in result.output
-
-
-def test_a_cut_one_is_a_sentence(bundled):
-    whole = Path("light.fa.zip").read_bytes()
-    Path("cut.fa.zip").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(IntegrityError, match=r"cut\.fa\.zip"):
-        fa_registry.verify("cut.fa.zip")
 
 
 @pytest.fixture
@@ -194,13 +165,10 @@ def keys(bundled):
 def test_a_signature_says_who_and_no_one_else_can_have_made_it(bundled_store, bundled, keys):
     copy_store(bundled_store, bundled)
     assert fa_registry.bundle("tiny", "signed.fa.zip", light=True, sign="author.pem").signed
-    details = [fa_registry.verify("signed.fa.zip", key=key)[0].integrity.details[0] for key in ("", "author.pub")]
-    assert "the key was not checked; use --key PUBLIC" in details[0] and "which is the expected key" in details[1]
-    for path, key, expected in (
-        ("signed.fa.zip", "other.pub", "expected the key"),
-        ("light.fa.zip", "author.pub", "is not signed"),
-    ):
-        with pytest.raises(IntegrityError, match=expected):
+    unchecked, checked = (fa_registry.verify("signed.fa.zip", key=key)[0].integrity for key in ("", "author.pub"))
+    assert unchecked.state == checked.state == "verified" and unchecked.details != checked.details
+    for path, key in (("signed.fa.zip", "other.pub"), ("light.fa.zip", "author.pub")):
+        with pytest.raises(IntegrityError):
             fa_registry.verify(path, key=key)
     with zipfile.ZipFile("signed.fa.zip") as source:
         forged = json.loads(source.read(SIGNATURE)) | {"signature": "AAAA"}
@@ -209,7 +177,7 @@ def test_a_signature_says_who_and_no_one_else_can_have_made_it(bundled_store, bu
         Path("forged.fa.zip"),
         lambda name, data: [(name, json.dumps(forged).encode() if name == SIGNATURE else data)],
     )
-    with pytest.raises(IntegrityError, match="signature does not match the bundle"):
+    with pytest.raises(IntegrityError, match="signature"):
         fa_registry.verify("forged.fa.zip")
 
 
@@ -244,9 +212,7 @@ def test_its_runs_go_into_another_store_once_and_are_verified_there(bundled, emp
     assert methods[second_here] in compared.output
     assert not any(name.startswith(schema.TAG_VERDICT) for run in runs for name in run.tags)  # no audit here wrote one
     found = fa_registry.verify(run_ids=list(put.runs.values()), jobs=1, device="cpu")
-    assert {outcome.integrity.state for outcome in found} == {"verified"}, [
-        outcome.integrity.details for outcome in found
-    ]
+    assert {outcome.integrity.state for outcome in found} == {"verified"}
 
 
 def test_a_broken_import_leaves_nothing_at_work_and_goes_on(bundled, empty_store, monkeypatch):
@@ -278,28 +244,13 @@ def test_the_crate_is_one_by_its_specification(bundled):
         "https://w3id.org/ro/crate/1.1"
     )
     assert all(root[field] for field in ("name", "description", "datePublished", "conformsTo"))
-    assert "license" not in root, "only its author may state a license"
+    assert "license" not in root  # only its author may state one
     assert {part["@id"] for part in root["hasPart"]} == names - {MANIFEST, CRATE}
     assert all(graph[name]["@type"] == "File" for name in names - {MANIFEST, CRATE})
     actions = [entity for entity in graph.values() if entity["@type"] == "CreateAction"]
     assert len(actions) == 5
     for action in actions:
         assert action["instrument"]["@id"] in graph and all(result["@id"] in graph for result in action["result"])
-
-
-def test_the_packages_that_others_read_crates_with_reads_it(bundled, tmp_path_factory):
-    """roc-validator, which needs another rich than MLflow does, was run by hand: docs/decisions/19."""
-    from rocrate.rocrate import ROCrate
-
-    crate = ROCrate("tiny.fa.zip")
-    with zipfile.ZipFile("tiny.fa.zip") as source:
-        names = set(source.namelist()) - {MANIFEST, CRATE}
-    assert {entity.id for entity in crate.data_entities} == names
-    actions = crate.root_dataset["mentions"]
-    assert len(actions) == 5 and all(action["result"] and action["description"] for action in actions)
-    assert actions[0]["instrument"]["name"] == "fa_registry"
-    made = crate.root_dataset["conformsTo"]
-    assert made["name"] == "Process Run Crate"
 
 
 def test_a_licence_is_what_its_author_states(bundled_store, workplace):
@@ -319,21 +270,6 @@ def test_what_cannot_be_bundled_is_a_sentence(bundled_store, workplace, argument
         fa_registry.bundle(**arguments)
 
 
-REFUSED = {
-    "study.toml": "study.toml exists and is not a bundle, so it is not replaced",
-    "other.zip": "is not a bundle",
-    "pipe": "is not a bundle",
-    "link.toml": "is not a bundle",
-    "folder": "expected the path of a file, found the folder folder",
-    ".": "found the folder",
-    "no/such/a.zip": "no/such is not a folder; create the folder",
-    "study.toml/a.zip": "study.toml is not a folder",
-    "x" * 300: "cannot be written: File name too long",
-    "/proc/a.zip": "/proc/a.zip cannot be written",
-    "a\0.zip": "cannot be written: embedded null byte",
-}
-
-
 def test_only_a_bundle_is_replaced_and_no_folder_is_made(bundled_store, workplace):
     copy_store(bundled_store, workplace)
     (workplace / "folder").mkdir()
@@ -343,19 +279,11 @@ def test_only_a_bundle_is_replaced_and_no_folder_is_made(bundled_store, workplac
     Path("study.toml").write_text("mine", encoding="utf-8")
     Path("link.toml").symlink_to("study.toml")
     before = sorted(workplace.rglob("*"))
-    for out, text in REFUSED.items():
-        with pytest.raises(UsageError, match=text):
+    taken = ("study.toml", "other.zip", "pipe", "link.toml", "folder", ".", "no/such/a.zip", "study.toml/a.zip")
+    for out in (*taken, "x" * 300, "/proc/a.zip", "a\0.zip"):
+        with pytest.raises(UsageError):
             fa_registry.bundle("tiny", out, light=True)
         assert sorted(workplace.rglob("*")) == before and Path("study.toml").read_text() == "mine"
-
-
-def test_a_link_to_an_older_bundle_remains_a_link(bundled_store, workplace):
-    copy_store(bundled_store, workplace)
-    Path("newest.fa.zip").symlink_to("light.fa.zip")
-    Path("light.fa.zip").write_bytes(Path("tiny.fa.zip").read_bytes())
-    fa_registry.bundle("tiny", "newest.fa.zip", light=True)
-    assert Path("newest.fa.zip").is_symlink()
-    assert Path("light.fa.zip").stat().st_size < Path("tiny.fa.zip").stat().st_size
 
 
 def test_a_changed_run_is_not_bundled(bundled_store, workplace):
@@ -379,3 +307,22 @@ def test_verdicts_that_the_edition_does_not_give_are_a_mismatch(bundled, monkeyp
 
     monkeypatch.setattr(second_judgement, "judge_all", other)
     assert states("light.fa.zip")["the verdicts"] == "mismatch"
+
+
+def test_a_link_to_an_older_bundle_remains_a_link(bundled_store, workplace):
+    copy_store(bundled_store, workplace)
+    Path("newest.fa.zip").symlink_to("light.fa.zip")
+    Path("light.fa.zip").write_bytes(Path("tiny.fa.zip").read_bytes())
+    fa_registry.bundle("tiny", "newest.fa.zip", light=True)
+    assert Path("newest.fa.zip").is_symlink()
+    assert Path("light.fa.zip").stat().st_size < Path("tiny.fa.zip").stat().st_size
+
+
+def test_a_bundle_of_long_and_many_names_is_reported_in_a_short_message(bundled):
+    def more(name, data):
+        return [(name, data), *((f"{'x' * 5_000}/{place}", b"") for place in range(100) if name == CRATE)]
+
+    made = rewritten(Path("light.fa.zip"), Path("made.fa.zip"), more)
+    with pytest.raises(IntegrityError, match="90 more") as caught:
+        archive.unpack(made, bundled / "out")
+    assert len(str(caught.value)) < 1_200

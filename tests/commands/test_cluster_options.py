@@ -14,6 +14,7 @@ from fa_registry.errors import StoreError
 from fa_registry.studies.coordination import asked_resources, check_reach
 from fa_registry.studies.executors.base import Capacity, ClusterOptions
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
+from tests.commands.conftest import fields
 
 HERE, OTHERS = (
     Capacity(machines=frozenset([platform.node()])),
@@ -38,14 +39,8 @@ def test_what_is_typed_becomes_numbers():
 @pytest.mark.parametrize("memory", ["4", "4XB", "GiB", "-1GiB"])
 def test_all_that_is_wrong_is_named_at_once(gpus, memory):
     _, problems = asked("ray", "cuda:1", address="nowhere", cpus_per_run="1.5", gpus_per_run=gpus, memory=memory)
-    assert [problem.partition(":")[0] for problem in problems] == [
-        "cpus_per_run",
-        "gpus_per_run",
-        "memory",
-        "device",
-        "address",
-    ]
-    assert f"found {memory!r}" in problems[2] and "4GiB" in problems[2]
+    named = [problem.partition(":")[0] for problem in problems]
+    assert named == ["cpus_per_run", "gpus_per_run", "memory", "device", "address"]
 
 
 def test_a_cluster_for_an_executor_of_this_machine_is_named():
@@ -58,28 +53,21 @@ def test_a_cluster_for_an_executor_of_this_machine_is_named():
 @pytest.mark.parametrize("executor", ["ray", "submitit"])
 def test_what_is_not_installed_is_reported_with_how_to_install_it(executor, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert asked(executor, address="local")[1] == [
-        f"executor: {executor} is not installed; pip install 'fa_registry[{executor}]'"
-    ]
+    (problem,) = asked(executor, address="local")[1]
+    assert problem.startswith("executor: ") and f"fa_registry[{executor}]" in problem
 
 
 def test_an_address_that_does_not_answer_is_reported_before_ray_is_asked():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    ((problem,),) = [asked("ray", address=f"127.0.0.1:{port}")[1]]
-    assert problem.startswith("address: no server responds (") and f") at 127.0.0.1:{port}; see `ray status`" in problem
-    assert "(Ray's port is 6379, unless `ray start --port` sets another port) at 127.0.0.1:" in answered_by(
-        b"HTTP/1.1 505"
-    )
-    assert "a server other than Ray's" in answered_by(b"")
-    for address in ("ray://head:10001", "head", "head:99999999", "::1"):
-        ((problem,),) = [asked("ray", address=address)[1]]
-        assert problem.startswith("address: expected HOST:PORT"), address
+    for address in (f"127.0.0.1:{port}", "ray://head:10001", "head", "head:99999999", "::1"):
+        (problem,) = asked("ray", address=address)[1]
+        assert problem.startswith("address: "), address
 
 
-def answered_by(text: bytes) -> str:
-    """The problem with the address of a server that says this."""
+@pytest.mark.parametrize("text", [b"HTTP/1.1 505", b""])
+def test_another_server_than_rays_is_named(text):
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve():
@@ -92,14 +80,13 @@ def answered_by(text: bytes) -> str:
         thread.start()
         (problem,) = asked("ray", address=f"127.0.0.1:{server.getsockname()[1]}")[1]
         thread.join()
-    return problem
+    assert problem.startswith("address: ")
 
 
 def test_submitit_knows_slurm_and_this_machine(monkeypatch, tmp_path):
     assert "no command sbatch" in asked("submitit")[1][0] and asked("submitit", address="local")[1] == []
-    assert asked("submitit", address="head:6379")[1] == [
-        "address: expected slurm or local with the executor submitit; found 'head:6379'"
-    ]
+    (problem,) = asked("submitit", address="head:6379")[1]
+    assert problem.startswith("address: ")
     (tmp_path / "sbatch").touch(mode=0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert asked("submitit")[1] == []
@@ -109,9 +96,7 @@ def test_an_sqlite_store_is_for_the_machine_that_it_lies_on(tmp_path):
     store = f"sqlite:///{tmp_path / 'mlflow.db'}"
     check_reach(store, Capacity())
     check_reach(store, HERE)
-    with pytest.raises(
-        StoreError, match="the executor starts jobs on other machines \\(a, b\\). A sqlite file is only for one machine"
-    ):
+    with pytest.raises(StoreError, match="a, b"):
         check_reach(store, OTHERS)
     check_reach("http://registry:5000", OTHERS)
 
@@ -136,7 +121,5 @@ def test_an_audit_is_measured_by_the_executor_that_was_asked_for(trained):
 
 def test_the_command_line_refuses_before_anything_is_written(registry):
     result = registry("study", "tiny", "--executor", "ray", "--address", "127.0.0.1:1", "--gpus-per-run", "2")
-    assert result.exit_code == 2 and "gpus_per_run: expected" in result.output and "no server responds" in result.output
-    result = registry("audit", "--study", "tiny", "--executor", "submitit", "--address", "there")
-    assert result.exit_code == 2 and "address: expected slurm or local" in result.output
-    assert not MlflowTracker().search({})
+    assert sorted(fields(result)) == ["address", "gpus_per_run"] and not MlflowTracker().search({})
+    assert fields(registry("audit", "--study", "tiny", "--executor", "submitit", "--address", "there")) == ["address"]

@@ -27,6 +27,7 @@ from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.stores import UI
+from tests.commands.conftest import fields
 from tests.reporting import scenes
 
 
@@ -35,20 +36,20 @@ def run_of(method):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "text"),
+    ("arguments", "named"),
     [
-        (("dfa",), "operands: expected two or more methods or runs, found dfa"),
-        ((), "found none"),
-        (("dfa", "bp", "--study", "tinny"), "study: unknown study 'tinny'"),
-        (("dfa", "bp", "--edition", "2099-01"), "unknown edition '2099-01'"),
-        (("dfa", "bp", "--templates", "none"), "templates: expected a folder with .j2 files, found no folder none"),
-        (("dfa", "bp"), "no finished run in sqlite"),
-        (("dfa", "bp", "--study", "tiny", "--experiment", "x"), "found --study, --experiment"),
+        (("dfa",), ["operands"]),
+        ((), ["operands"]),
+        (
+            ("dfa", "bp", "--study", "tinny", "--edition", "2099-01", "--templates", "none"),
+            ["study", "edition", "templates"],
+        ),
+        (("dfa", "bp"), []),
+        (("dfa", "bp", "--study", "tiny", "--experiment", "x"), []),
     ],
 )
-def test_a_wrong_request_is_refused_and_writes_nothing(registry, workplace, arguments, text):
-    result = registry("compare", *arguments)
-    assert result.exit_code == 2 and text in result.stderr
+def test_a_wrong_request_is_refused_and_writes_nothing(registry, workplace, arguments, named):
+    assert sorted(fields(registry("compare", *arguments))) == sorted(named)
     assert not (workplace / "reports").exists()
 
 
@@ -74,13 +75,8 @@ def test_it_compares_as_the_audit_judges(trained, workplace):
     assert part["paired"][0]["answer"] == "provisional"
     pair = quote(json.dumps([run_of("dfa"), run_of("bp")]))
     assert made["in_mlflow"].startswith(f"{UI}/#/compare-runs?runs={pair}&experiments=")
-    page = (workplace / "reports" / "compare.html").read_text("utf-8")
-    assert "dfa against bp" in page and made["page"] == "reports/compare.html"
-
-    whole = trained("compare", "dfa", "bp")  # the store has one setting: nothing to choose
-    assert whole.exit_code == 0 and "the newest run of every specification in the store" in (
-        workplace / "reports" / "compare.html"
-    ).read_text("utf-8")
+    assert (workplace / made["page"]).is_file()
+    assert trained("compare", "dfa", "bp").exit_code == 0  # the store has one setting: nothing to choose
 
     first, second = run_of("dfa"), run_of("fa")
     runs = trained("compare", first[:8], second[:8], "--recompute", "--jobs", "1", "--json")
@@ -89,16 +85,14 @@ def test_it_compares_as_the_audit_judges(trained, workplace):
     assert labels == [f"dfa s1 {first[:8]}", f"fa s1 {second[:8]}"]
     assert json.loads(runs.stdout)["integrity"] == [{"outcome": "verified", "count": 2, "links": []}]
 
-    unknown = trained("compare", "dfaa", "bp", "--study", "tiny")
-    assert unknown.exit_code == 2 and "(did you mean 'dfa'?)" in unknown.stderr
+    assert fields(trained("compare", "dfaa", "bp", "--study", "tiny")) == ["dfaa"]
 
 
 def test_a_run_that_was_tampered_with_is_not_intact(trained):
     MlflowTracker().artifact(run_of("dfa"), schema.FINAL).write_bytes(b"other")
     result = trained("compare", "dfa", "bp", "--study", "tiny")
-    assert result.exit_code == 3 and "dfa: integrity failure" in result.stderr
-    spoilt = trained("compare", "fa", "bp", "--study", "tiny")
-    assert spoilt.exit_code == 0  # dfa is no part of it
+    assert result.exit_code == 3
+    assert trained("compare", "fa", "bp", "--study", "tiny").exit_code == 0  # dfa is no part of it
 
 
 @pytest.mark.parametrize(
@@ -139,66 +133,45 @@ def test_a_method_is_all_its_runs_and_a_run_the_one_that_begins_so():
     dfa, run = parse_operands(["dfa", "cccc2"], POOL)
     assert (ids(dfa.runs), dfa.is_run) == (["aaaa1", "aaaa2"], False)
     assert (ids(run.runs), run.is_run, run.label) == (["cccc2"], True, "bp")
-
-
-def test_a_method_whose_name_is_hexadecimal_is_a_method():
-    (found, _) = parse_operands(["dfa", "bp"], (*POOL, stored("dfa0", "fa")))
-    assert not found.is_run
+    hexadecimal, _ = parse_operands(["dfa", "bp"], (*POOL, stored("dfa0", "fa")))
+    assert not hexadecimal.is_run
 
 
 @pytest.mark.parametrize(
-    ("texts", "text"),
+    ("texts", "named"),
     [
-        (["dffa", "bp"], r"dffa: unknown method or run 'dffa' \(did you mean 'dfa'\?\); known: bp, dfa, dfa\+pen"),
-        (["aaaa", "bp"], r"aaaa: 2 run ids begin with these characters \(aaaa10+, aaaa20+\); give more characters"),
-        (["ffff", "bp"], "ffff: unknown method or run"),
-        (["ccc", "bp"], "ccc: unknown method or run"),  # three characters name no run
-        (["bp", "bp"], "bp: the same as bp"),
-        (["aaaa1", "aaaa10"], "aaaa10: the same as aaaa1"),
-        (["dfa", "aaaa1"], "aaaa1: this operand and dfa contain the same run"),
+        (["dffa", "bp"], ["dffa"]),
+        (["aaaa", "bp"], ["aaaa"]),  # the beginning of two ids
+        (["ffff", "bp"], ["ffff"]),
+        (["ccc", "bp"], ["ccc"]),  # three characters name no run
+        (["bp", "bp"], ["bp"]),
+        (["aaaa1", "aaaa10"], ["aaaa10"]),
+        (["dfa", "aaaa1"], ["aaaa1"]),
+        (["xx", "yy"], ["xx", "yy"]),
     ],
 )
-def test_what_cannot_be_compared_is_reported(texts, text):
-    with pytest.raises(InvalidFields, match=text):
+def test_what_cannot_be_compared_is_reported(texts, named):
+    with pytest.raises(InvalidFields) as refused:
         parse_operands(texts, POOL)
-
-
-def test_all_problems_are_named_at_once():
-    with pytest.raises(InvalidFields, match="(?s)compare: 2 problems.*xx: .*yy: "):
-        parse_operands(["xx", "yy"], POOL)
+    assert [problem.partition(":")[0] for problem in refused.value.problems] == named
 
 
 def test_what_is_read_are_the_runs_their_seeds_and_frozen_controls():
     assert ids(needed(parse_operands(["aaaa1", "bbbb1"], POOL), POOL)) == ["aaaa1", "aaaa2", "bbbb1", "dddd1"]
-    assert ids(needed(parse_operands(["dfa", "bp"], POOL), POOL)) == [
-        "aaaa1",
-        "aaaa2",
-        "cccc1",
-        "cccc2",
-        "dddd1",
-        "dddd2",
-    ]
+    of_methods = ids(needed(parse_operands(["dfa", "bp"], POOL), POOL))
+    assert of_methods == ["aaaa1", "aaaa2", "cccc1", "cccc2", "dddd1", "dddd2"]
 
 
 def test_one_shared_setting_is_unambiguous_and_several_are_listed():
     check_unambiguous(parse_operands(["dfa", "bp"], POOL))
-    check_unambiguous(
-        parse_operands(["dfa", "cccc2"], POOL)
-    )  # in two settings, one each: compared, and said not to be comparable
-    with pytest.raises(
-        UsageError,
-        match=r"(?s)the runs of bp, frozen are in several settings.*Settings with all operands.*- one\n  - two",
-    ):
+    check_unambiguous(parse_operands(["dfa", "cccc2"], POOL))  # in two settings, one each: compared
+    with pytest.raises(UsageError, match=r"(?s)- one\n  - two"):
         check_unambiguous(parse_operands(["bp", "frozen"], POOL))
-    with pytest.raises(UsageError, match="No setting has all operands"):
-        check_unambiguous(
-            parse_operands(["dfa", "fa"], (*POOL, stored("e1", "fa", "two"), stored("e2", "fa", "three")))
-        )
-
-
-def test_a_setting_is_chosen_by_parts_of_its_name():
+    with pytest.raises(UsageError):
+        others = (*POOL, stored("e1", "fa", "two"), stored("e2", "fa", "three"))
+        check_unambiguous(parse_operands(["dfa", "fa"], others))
     assert ids(filter_by_setting(POOL, "tw")) == ["cccc2", "dddd2"]
-    with pytest.raises(UsageError, match=r"unknown setting 'tow' \(did you mean 'two'\?\); known: one, two"):
+    with pytest.raises(UsageError, match="'two'"):
         filter_by_setting(POOL, "tow")
 
 
@@ -225,9 +198,8 @@ def test_the_page_of_single_runs_has_one_of_each_of_a_seed_that_all_have():
 
 def test_a_method_of_which_no_run_can_be_judged_is_reported_with_the_reason():
     report = scenes.small_report()
-    broken = stored("f", "drtp")
-    assert report.excluded[0] == Exclusion("f" * 32, report.excluded[0].name, "still running: last epoch 3 of 30")
-    broken = StoredRun("f" * 32, "drtp", "e", "FINISHED", 0, broken.tags)
+    broken = StoredRun("f" * 32, "drtp", "e", "FINISHED", 0, stored("f", "drtp").tags)
+    assert report.excluded[0].run_id == broken.run_id
     pool = [broken, *(stored(run.record.run_id, run.record.spec.method_label) for run in report.runs)]
-    with pytest.raises(InvalidFields, match="drtp: still running: last epoch 3 of 30"):
+    with pytest.raises(InvalidFields, match=f"drtp: {report.excluded[0].reason}"):
         comparison_columns(report, parse_operands(["drtp", "bp"], pool))

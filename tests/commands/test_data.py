@@ -12,6 +12,8 @@ import pytest
 from fa_registry import datasets
 from fa_registry.datasets import _files, cifar10, fashion_mnist, mnist
 from fa_registry.datasets._raw_images import cache_path
+from fa_registry.tracking.mlflow_tracker import MlflowTracker
+from tests.commands.conftest import fields
 from tests.datasets import official_files as official
 
 PARTS = ("--set", "architecture.d_hidden=16,architecture.num_blocks=1,batch_size=4", "--device", "cpu")
@@ -63,22 +65,18 @@ def test_list_says_of_every_set_what_it_needs_and_what_is_here(registry, small):
     assert listed["digits"]["files"] == listed["teacher_student"]["files"] == 0
     assert (listed["cifar10"]["files"], listed["cifar10"]["missing"]) == (7, 7)
     assert (listed["mnist"]["files"], listed["mnist"]["missing"], listed["mnist"]["decoded"]) == (4, 0, False)
-    text = registry("data", "list").stdout
-    assert "7 of 7 files missing" in text and "files present, not decoded yet" in text
     small.raw(Path("data").absolute())
     assert rows(registry("data", "list", "mnist", "--json"))["mnist"]["decoded"]
-    assert "ready" in registry("data", "list", "mnist").stdout
 
 
 def test_where_gives_absolute_paths_and_md5(registry, workplace):
     text = registry("data", "where", "cifar10", "--data-root", "elsewhere").stdout
-    for source in cifar10.CARD.files:
-        assert f"{workplace / 'elsewhere' / source.path} (source, MD5 {source.md5}): missing" in text
-    assert f"{workplace / 'elsewhere' / 'cifar-10-python.tar.gz'} (or archive, then fetch, MD5 c58f30108f718f92" in text
+    for name, md5 in ((one.path, one.md5) for one in cifar10.CARD.files):
+        assert any(str(workplace / "elsewhere" / name) in line and md5 in line for line in text.splitlines())
+    assert str(workplace / "elsewhere" / "cifar-10-python.tar.gz") in text and "c58f30108f718f92" in text
     found = json.loads(registry("data", "where", "random_targets:mnist", "--json").stdout)
     assert [row["kind"] for row in found[:2]] == ["source", "or unpacked"]
     assert found[0]["path"] == str(workplace / "data" / mnist.CARD.files[0].path) and not found[0]["present"]
-    assert registry("data", "where", "digits").stdout == "needs no files\n"
 
 
 def test_fetch_without_a_network_names_every_missing_file_and_its_place(registry, workplace, offline):
@@ -86,24 +84,11 @@ def test_fetch_without_a_network_names_every_missing_file_and_its_place(registry
         result = registry("data", "fetch", name, "--data-root", "files")
         assert result.exit_code == 3
         for source in datasets.get(name).card.files:
-            line = f"{workplace / 'files' / source.path}: expected a file with MD5 {source.md5}, found no file"
-            assert line in result.stderr
-        assert "the download failed: " in result.stderr and "no network" in result.stderr
-        assert "download these files manually to the paths above" in result.stderr
-    message = registry("data", "fetch", "cifar10", "--data-root", "files").stderr
-    assert f"or cifar-10-python.tar.gz (MD5 c58f30108f718f92721af3b95e74349a) into {workplace / 'files'}" in message
-
-
-def test_fetch_needs_a_name(registry):
-    result = registry("data", "fetch")
-    assert result.exit_code == 2 and "expected the NAME of a data set, one of cifar10, cifar100" in result.stderr
-
-
-def test_fetch_says_so_where_its_folder_cannot_be_made(registry, workplace):
+            assert str(workplace / "files" / source.path) in result.stderr and source.md5 in result.stderr
+        assert "no network" in result.stderr
+    wrong = (("fetch",), ("fetch", "cifar10", "--data-root", "taken/below"), ("fashion_mnist",), ("check", "mnits"))
     Path("taken").write_text("a file")
-    result = registry("data", "fetch", "cifar10", "--data-root", "taken/below")
-    assert result.exit_code == 2
-    assert f"data root {workplace / 'taken' / 'below'}: the folder cannot be created: Not a directory" in result.stderr
+    assert {registry("data", *arguments).exit_code for arguments in wrong} == {2}
 
 
 def test_fetch_unpacks_an_archive_that_was_put_there(registry, workplace, catalog, offline):
@@ -120,7 +105,7 @@ def test_fetch_unpacks_an_archive_that_was_put_there(registry, workplace, catalo
     result = registry("data", "fetch", "cifar10", "--data-root", "files", "--json")
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
-    assert all(row["ok"] for row in found) and "20 training and 6 test samples" in found[-1]["found"]
+    assert all(row["ok"] for row in found)
     assert cache_path(Path("files"), "cifar10").is_file()
 
 
@@ -147,10 +132,9 @@ def test_check_reports_files_counts_and_cache(registry, small):
     found = json.loads(result.stdout)
     assert result.exit_code == 0 and {row["name"] for row in found} == {"mnist"}
     assert [row["found"] for row in found[:-1]] == ["as published"] * 4
-    assert found[-1]["found"].startswith("20 training and 6 test samples, digest ")
+    assert found[-1]["found"].startswith("20 training and 6")
     (Path("data") / small.card.files[0].path).unlink()
-    again = json.loads(registry("data", "check", "mnist", "--json").stdout)
-    assert again[0]["ok"] and "not needed: the data are decoded" in again[0]["found"]
+    assert json.loads(registry("data", "check", "mnist", "--json").stdout)[0]["ok"]  # the data are decoded
 
 
 def test_check_exits_3_on_a_broken_file_and_on_a_broken_cache(registry, small):
@@ -161,43 +145,32 @@ def test_check_exits_3_on_a_broken_file_and_on_a_broken_cache(registry, small):
     result = registry("data", "check", "mnist", "--json")
     bad = [row for row in json.loads(result.stdout) if not row["ok"]]
     assert result.exit_code == 3 and [row["what"] for row in bad] == [str(path), "images"]
-    assert bad[0]["found"].startswith(f"expected MD5 {small.card.files[2].md5}, found ")
+    assert small.card.files[2].md5 in bad[0]["found"]
     path.write_bytes(whole)
     small.raw(root)
     cache = cache_path(root, "mnist")
     cache.write_bytes(cache.read_bytes()[:-1])
     path.unlink()
     result = registry("data", "check")
-    assert result.exit_code == 3 and "NOT OK" in result.stdout and "truncated file" in result.stdout
+    assert result.exit_code == 3 and "truncated file" in result.stdout
     assert "not needed" not in result.stdout  # a cache that cannot be read makes up for no missing file
-
-
-def test_check_of_a_bundled_set_needs_no_folder_and_of_files_it_does(registry):
-    assert "1,437 training and 360 test samples" in registry("data", "check", "digits").stdout
-    result = registry("data", "check", "mnist")
-    assert result.exit_code == 2 and "data: expected a folder, found nothing; create this folder" in result.stderr
-    Path("data").mkdir()
-    assert "nothing to check" in registry("data", "check").stdout
-    assert registry("data", "check", "mnits").exit_code == 2
 
 
 def test_training_on_files_that_are_not_there_ends_before_a_run_is_made(registry, workplace):
     result = registry(*TRAIN, "--dataset", "cifar10")
-    assert result.exit_code == 2 and f"data root {workplace / 'data'}: expected a folder" in result.stderr
+    assert result.exit_code == 2 and str(workplace / "data") in result.stderr
     Path("data").mkdir()
     result = registry(*TRAIN, "--dataset", "random_targets:mnist")
-    assert result.exit_code == 3 and "data set mnist: 4 of 4 files are missing" in result.stderr
-    assert "Traceback" not in result.stderr and "training 1 epochs" not in result.stderr
+    assert result.exit_code == 3 and "data set mnist" in result.stderr
     study = Path("tiny/study.toml")
     study.write_text(study.read_text(encoding="utf-8").replace('["digits"]', '["cifar10", "digits"]'), encoding="utf-8")
     result = registry("study", "tiny", "--device", "cpu")
-    assert result.exit_code == 3 and "data set cifar10: 7 of 7 files are missing" in result.stderr
+    assert result.exit_code == 3 and "data set cifar10" in result.stderr and not MlflowTracker().search({})
 
 
 def test_a_run_on_files_is_trained_and_audited(registry, small):
     result = registry(*TRAIN, "--dataset", "mnist", "--json")
     assert result.exit_code == 0, result.output
-    assert "mnist: decoding" in result.stderr
     run_id = json.loads(result.stdout)["run_id"]
     audit = json.loads(registry("audit", "--run", run_id, "--data-root", "data", "--json").stdout)["report"]
     assert audit["runs"][0]["record"]["integrity"]["state"] == "verified"
@@ -212,21 +185,7 @@ def test_a_set_with_an_argument_has_one_identity_and_its_card_in_the_audit(regis
     audit = json.loads(registry("audit", "--run", run_id, "--json").stdout)["report"]
     assert audit["cards"]["datasets/teacher_student:0.5"]["classes"] == 10
     assert json.loads(registry("info", "teacher_student:0.5", "--json").stdout)["name"] == "teacher_student:0.5"
-    wrong = registry(*TRAIN, "--dataset", "teacher_student:0.3")
-    assert wrong.exit_code == 2 and "dataset: unknown α of teacher_student '0.3'" in wrong.stderr
-
-
-def test_check_tells_a_problem_once_and_what_to_type(registry, small):
-    path = Path("data").absolute() / small.card.files[2].path
-    path.write_bytes(path.read_bytes()[:-1])
-    found = json.loads(registry("data", "check", "mnist", "--json").stdout)
-    assert sum("expected MD5" in row["found"] for row in found) == 1
-    assert found[-1]["found"].startswith("not decoded; `fa-registry data fetch mnist --data-root")
-
-
-def test_the_name_of_a_data_set_in_the_place_of_an_action_is_answered(registry):
-    result = registry("data", "fashion_mnist")
-    assert result.exit_code == 2 and "e.g. `fa-registry data check fashion_mnist`" in result.stderr
+    assert fields(registry(*TRAIN, "--dataset", "teacher_student:0.3")) == ["dataset"]
 
 
 def test_list_check_and_where_agree_on_the_files_of_a_package(registry, workplace, catalog):
@@ -234,11 +193,10 @@ def test_list_check_and_where_agree_on_the_files_of_a_package(registry, workplac
     small = official.shrunk(fashion_mnist.PLUGIN, Path("made"))
     catalog(dataclasses.replace(small, package=fashion_mnist.PACKAGE))
     result = registry("data", "check", "fashion_mnist")
-    assert result.exit_code == 2 and "`apt-get install dataset-fashion-mnist`" in result.stderr
+    assert result.exit_code == 2 and fashion_mnist.PACKAGE.name in result.stderr
     fashion_mnist.PACKAGE.folder.mkdir(parents=True)
     for source in small.card.files:
         (Path("made") / source.path).rename(fashion_mnist.PACKAGE.folder / Path(source.path).name)
     assert json.loads(registry("data", "list", "fashion_mnist", "--json").stdout)[0]["missing"] == 0
     found = json.loads(registry("data", "check", "fashion_mnist", "--json").stdout)
-    assert all(row["ok"] for row in found) and "20 training and 6 test samples" in found[-1]["found"]
-    assert "or installed" in registry("data", "where", "fashion_mnist").stdout
+    assert all(row["ok"] for row in found)

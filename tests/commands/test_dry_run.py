@@ -12,8 +12,8 @@ import pytest
 import fa_registry
 from fa_registry.errors import InvalidFields
 from fa_registry.jsonio import file_digest
+from tests.commands.conftest import fields
 
-CPU = {"device": "cpu"}
 PENALTY = """
 [[grid]]
 name = "penalised"
@@ -45,14 +45,13 @@ def test_nothing_is_written(trained, workplace):
 def test_a_store_that_is_not_there_is_not_made(workplace):
     plan = dry("digits", store=f"sqlite:///{workplace / 'none.db'}")
     assert plan.complete == 0 and not (workplace / "none.db").exists()
-    assert any("does not exist yet, so no run is complete" in remark for remark in plan.remarks)
 
 
 @pytest.mark.parametrize("dry_run", [True, False])
 def test_a_study_that_cannot_be_trained_makes_no_store(registry, workplace, dry_run):
     path = workplace / "tiny" / "study.toml"
     path.write_text(re.sub(r"d_hidden = \d+", "d_hidden = 1000000", path.read_text()))
-    with pytest.raises(InvalidFields, match="GiB of memory; this machine has"):
+    with pytest.raises(InvalidFields, match="GiB of memory"):
         fa_registry.study("tiny", store=f"sqlite:///{workplace / 'none.db'}", device="cpu", dry_run=dry_run)
     assert not (workplace / "none.db").exists()
 
@@ -73,11 +72,7 @@ def test_settings_methods_and_controls_are_told_apart(registry, workplace):
     first, second = plan.settings
     assert (first.labels, first.methods, first.controls, first.epochs) == ((), ("bp", "fa", "dfa"), {"frozen": 1}, 2)
     assert (second.labels, second.methods, second.epochs) == (("penalised",), ("dfa", "dfa+pen"), 3)
-    assert second.controls == {
-        "frozen": 1,
-        "shallow": 1,
-        "ladder": 3,
-    }  # zero trained blocks have no penalty: one run for both
+    assert second.controls == {"frozen": 1, "shallow": 1, "ladder": 3}  # zero trained blocks have no penalty
     assert plan.runs == first.runs + second.runs == 4 + 7
     assert plan.control_runs == 1 + 5
 
@@ -86,23 +81,10 @@ def test_json_holds_all_of_the_plan(registry):
     result = registry("study", "tiny", "--dry-run", "--json", "--device", "cpu", "--replace-dataset", "digits_centred")
     plan = json.loads(result.stdout)
     assert result.exit_code == 0
-    assert (plan["study"], plan["twin"], plan["runs"], plan["complete"]) == (
-        "tiny",
-        "--replace-dataset digits_centred",
-        4,
-        0,
-    )
-    assert not {"seconds", "probed"} & plan.keys()
+    assert (plan["study"], plan["runs"], plan["complete"]) == ("tiny", 4, 0)
+    assert plan["twin"] == "--replace-dataset digits_centred"
     assert plan["settings"][0]["dataset"] == "digits_centred"
     assert plan["settings"][0]["architecture_options"]["d_hidden"] == 16
-
-
-def test_the_table_names_every_setting(registry):
-    result = registry("study", "tiny", "--dry-run", "--device", "cpu")
-    assert result.exit_code == 0
-    assert "4 runs (controls: 1) in 1 setting, 0 complete, 4 to train" in result.stdout
-    assert "resmlp-16x2 · digits · 2 epochs" in result.stdout and "time" not in result.stdout
-    assert result.stderr == ""
 
 
 @pytest.mark.parametrize("message", [("study", "tiny"), ("study", "tiny", "--dry-run"), ("study", "tiny", "--json")])
@@ -111,8 +93,7 @@ def test_images_that_an_architecture_cannot_take_are_refused_before_anything_is_
     text = path.read_text().replace('"resmlp"', '"vit_mini"').replace("d_hidden = 16, num_blocks = 2", "patch = 5")
     path.write_text(text)
     result = registry(*message, "--device", "cpu")
-    assert result.exit_code == 2 and "Traceback" not in result.stderr
-    assert "architecture_options: patch: expected a divisor of the image size 12×12, found 5" in result.stderr
+    assert fields(result) == ["architecture_options"] and "patch" in result.stderr
     assert not (workplace / "mlartifacts").exists()
 
 

@@ -42,33 +42,23 @@ def test_other_thresholds_are_the_leading_editions_alone():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "problem"),
+    ("arguments", "names"),
     [
-        (
-            dict(edition="2026-05", editions=("2026-04",)),
-            "editions: expected --edition or --editions, found both (2026-05; 2026-04)",
-        ),
-        (dict(editions=("2026-05", "2026-05")), "editions: 2026-05 is given twice"),
-        (dict(editions=("2026-05", "2026-50")), "edition: unknown edition '2026-50' (did you mean '2026-05'?)"),
-        (
-            dict(edition="2026-12-token"),
-            "edition: unknown edition '2026-12-token' (did you mean '2026-12:token'?); known: 2026-04, 2026-04:first-release, ",
-        ),
-        (dict(edition="2026-13"), "edition: unknown edition '2026-13' (did you mean '2026-12'?); known: 2026-04, "),
-        (
-            dict(edition="2026-12:tokens"),
-            "edition: unknown variant of edition 2026-12 'tokens' (did you mean 'token'?); known: token",
-        ),
-        (dict(editions=("2026-05:loose",)), "edition: unknown variant of edition 2026-05 'loose'"),
-        (dict(edition="2026-05", thresholds={"d1": 3}), "threshold d1: unknown rule 'd1'; known: D1, D2, D3"),
+        ({"edition": "2026-05", "editions": ("2026-04",)}, "editions 2026-05 2026-04"),
+        ({"editions": ("2026-05", "2026-05")}, "editions 2026-05"),
+        ({"editions": ("2026-05", "2026-50")}, "edition '2026-50' '2026-05'"),
+        ({"edition": "2026-12-token"}, "edition '2026-12-token' '2026-12:token'"),
+        ({"edition": "2026-13"}, "edition '2026-13' '2026-12'"),
+        ({"edition": "2026-12:tokens"}, "edition 2026-12 'tokens' 'token'"),
+        ({"editions": ("2026-05:loose",)}, "edition 2026-05 'loose'"),
+        ({"edition": "2026-05", "thresholds": {"d1": 3}}, "threshold 'd1' D1 D2 D3"),
     ],
 )
-def test_what_cannot_be_meant_is_named(arguments, problem):
-    problems = []
-    chosen_editions(
-        **{"edition_of_study": "", "edition": "", "editions": (), "thresholds": {}, **arguments}, problems=problems
-    )
-    assert len(problems) == 1 and problems[0].startswith(problem)
+def test_what_cannot_be_meant_is_named(arguments, names):
+    problems, nothing = [], {"edition_of_study": "", "edition": "", "editions": (), "thresholds": {}}
+    chosen_editions(**{**nothing, **arguments}, problems=problems)
+    field, *others = names.split()
+    assert len(problems) == 1 and problems[0].startswith(field) and all(name in problems[0] for name in others)
 
 
 def judged_by(**terms):
@@ -83,20 +73,10 @@ def test_strict_is_the_published_codes_edition_with_thresholds_of_ones_own():
     assert (edition.strict, dict(edition.overrides)) == (True, {"D1.threshold": 7.0})
 
 
-@pytest.mark.parametrize(
-    ("terms", "problem"),
-    [
-        (dict(edition="2026-05", strict=True), "strict: expected no edition together with --strict, found 2026-05"),
-        (
-            dict(editions=("2026-04", "2026-05"), strict=True),
-            "strict: expected no edition together with --strict, found 2026-04, 2026-05",
-        ),
-        (dict(strict="no"), "strict: expected True or False, found 'no'"),
-    ],
-)
-def test_strict_with_an_edition_or_of_another_type_is_named(terms, problem):
-    _, problems = judged_by(**terms)
-    assert len(problems) == 1 and problems[0].startswith(problem)
+@pytest.mark.parametrize("terms", [{"edition": "2026-05"}, {"editions": ("2026-04", "2026-05")}, {"strict": "no"}])
+def test_strict_with_an_edition_or_of_another_type_is_named(terms):
+    _, problems = judged_by(**{"strict": True, **terms})
+    assert [problem.partition(":")[0] for problem in problems] == ["strict"]
 
 
 def test_a_study_by_name_has_its_edition_and_a_mere_tag_has_none():
@@ -114,4 +94,4 @@ def test_a_broken_file_is_named_field_by_field(tmp_path):
     (tmp_path / "mine.toml").write_text('name = "mine"\ncolour = "red"')
     problems = []
     assert load_or_name(str(tmp_path / "mine.toml"), problems) is None
-    assert any("mine.toml: colour: unknown field" in problem for problem in problems) and len(problems) > 2
+    assert any("mine.toml: colour: " in problem for problem in problems) and len(problems) > 2

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import fa_registry
 from fa_registry import process_ownership
+from fa_registry.cli import main, maintenance
 from fa_registry.errors import InvalidFields, StoreError, UsageError
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
-from tests.commands.conftest import TRAIN, long
+from tests.commands.conftest import TRAIN
 from tests.helpers.dead_process import killed_tag
 
 TRUSTING = ("audit", "--study", "tiny", "--trust-logged", "--exit-zero")
@@ -43,47 +47,6 @@ def ended(kind: str) -> str:
     return run_id
 
 
-@pytest.mark.parametrize("status", ["complete", long("failed")])  # the same words
-def test_an_audit_says_that_a_forgotten_run_existed(unpublished, trained, status):
-    assert trained(*DFA_AGAIN).exit_code == 0
-    (other,) = [run_id for run_id in ids() if of(run_id).params["cfg/seed"] == "2"]
-    MlflowTracker().log(other, tags={schema.TAG_STATUS: status})
-    seen = f"in the store but not audited: seed 2 of dfa, {of(other).tags[schema.TAG_SETTING]}: "
-    before = trained(*TRUSTING).stdout
-    assert seen in before and "deleted in MLflow" not in before
-    assert trained("forget", other[:8], "--yes").exit_code == 0
-    assert of(other).deleted
-    after = trained(*TRUSTING).stdout
-    assert any(line.startswith(seen) and line.endswith(", deleted in MLflow") for line in after.splitlines()), after
-
-
-def test_it_shows_what_a_run_is_asks_and_says_how_it_comes_back(trained, monkeypatch):
-    from click.testing import CliRunner
-
-    from fa_registry.cli import main, maintenance
-
-    trained(*TRUSTING)
-    (run_id,) = ids()
-    monkeypatch.setattr(maintenance, "_can_answer", lambda: True)
-    declined = CliRunner().invoke(main, ["forget", run_id], input="n\n")
-    assert declined.exit_code == 1 and not of(run_id).deleted
-    for shown in (
-        run_id[:8],
-        "dfa",
-        of(run_id).tags[schema.TAG_SETTING],
-        "complete",
-        "MiB",
-        of(run_id).tags["fa.verdict"],
-    ):
-        assert shown in " ".join(declined.output.split()), declined.output
-    accepted = CliRunner().invoke(main, ["forget", run_id], input="y\n")
-    assert accepted.exit_code == 0 and of(run_id).deleted
-    assert (
-        f"mlflow runs restore --run-id {run_id}" in accepted.output
-        and "`mlflow gc` deletes the runs in the bin permanently" in accepted.output
-    )
-
-
 def test_the_command_that_it_prints_brings_a_run_back(trained):
     (run_id,) = ids()
     (removed,) = json.loads(trained("forget", run_id, "--yes", "--json").stdout)
@@ -98,10 +61,16 @@ def test_the_command_that_it_prints_brings_a_run_back(trained):
 @pytest.mark.parametrize("options", [(), ("--json",)])
 def test_without_a_terminal_it_needs_yes(trained, options):
     (run_id,) = ids()
-    refused = trained("forget", run_id, *options)
-    assert refused.exit_code == 2 and "add --yes" in refused.stderr and not of(run_id).deleted
-    unknown = trained("forget", "zzzz", *options)
-    assert unknown.exit_code == 2 and "no run id begins with these characters" in unknown.stderr
+    for given in (run_id, "zzzz", ""):
+        assert trained("forget", given, *options).exit_code == 2 and not of(run_id).deleted
+
+
+def test_with_a_terminal_it_asks(trained, monkeypatch):
+    (run_id,) = ids()
+    monkeypatch.setattr(maintenance, "_can_answer", lambda: True)
+    for typed, code in (("n\n", 1), ("y\n", 0)):
+        asked = CliRunner().invoke(main, ["forget", run_id], input=typed)
+        assert (asked.exit_code, of(run_id).deleted) == (code, not code) and run_id[:8] in asked.output
 
 
 def test_what_must_stay_is_named_at_once_and_then_nothing_goes(trained):
@@ -114,12 +83,12 @@ def test_what_must_stay_is_named_at_once_and_then_nothing_goes(trained):
     MlflowTracker().discard(gone)
     here, elsewhere = begun(), begun(**{schema.TAG_PROCESS: "far:1:1:1"})
     expected = {
-        here: f"is still running on {process_ownership.process_tag().partition(':')[0]}: stop the run first",
-        elsewhere: "is still running on far: stop the run first",
-        audit: "found an audit",
-        study: "4 training runs belong to this study run",
-        gone: "already in MLflow's bin",
-        foreign: "found a run without the tag fa.kind",
+        here: process_ownership.process_tag().partition(":")[0],
+        elsewhere: "running on far",
+        audit: "audit",
+        study: "4 training runs",
+        gone: "MLflow's bin",
+        foreign: "fa.kind",
     }
     result = trained("forget", free, *expected, "--yes")
     assert result.exit_code == 2 and f"{len(expected)} problems" in result.stderr
@@ -151,14 +120,14 @@ def test_a_run_whose_weights_are_a_registered_model_stays(judged):
     run = judged.run()
     promoted = judged.promote(run, "--edition", "2026-12")
     assert promoted.exit_code == 0, promoted.output
-    with pytest.raises(InvalidFields, match=r"registered as models:/.*/1; delete this version on MLflow's page first"):
+    with pytest.raises(InvalidFields, match=r"models:/.*/1"):
         fa_registry.forget(run.run_id, store=judged.store)
     assert not judged.tracker.get(run.run_id).deleted
 
 
 def test_a_run_whose_files_are_gone_can_be_forgotten(trained, workplace):
     (run_id,) = ids()
-    with MlflowTracker()._client._client._tracking_client.store.engine.begin() as database:
-        database.exec_driver_sql("UPDATE runs SET artifact_uri = '/proc/self' WHERE run_uuid = ?", (run_id,))
+    with closing(sqlite3.connect("mlflow.db")) as database, database:
+        database.execute("UPDATE runs SET artifact_uri = '/proc/self' WHERE run_uuid = ?", (run_id,))
     (removed,) = fa_registry.forget(run_id)
     assert removed.size is None and of(run_id).deleted

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import unicodedata
-from pathlib import Path
 
 import pytest
 from mlflow import MlflowClient
@@ -110,7 +109,7 @@ def test_what_is_trained_under_a_name_is_audited_under_it(registry, in_this_proc
     assert len(json.loads(registry("list", "runs", "--study", name, "--json").stdout)) == 2
     assert registry("report", "--study", name, "--out", "again").exit_code == 0
     (inside,) = (workplace / "mlartifacts").iterdir()
-    assert inside.is_dir() and not list(workplace.parent.glob("..*")), "artifacts lie below the store"
+    assert inside.is_dir() and not list(workplace.parent.glob("..*"))  # artifacts are below the store
 
 
 @pytest.mark.parametrize("name", [ESCAPES, "x" * 201, " ", "a\x00"], ids=["escapes", "long", "blank", "zero"])
@@ -119,7 +118,6 @@ def test_what_is_unreadable_is_no_name(registry, workplace, name):
     path.write_text(STUDY.replace('name = "tiny"', f"name = {json.dumps(name)}"), encoding="utf-8")
     for call in (("study", "tiny"), (*TRAIN, "--study", name), (*TRAIN, "--experiment", name)):
         result = registry(*call)
-        assert result.exit_code == 2 and "expected a name of " in result.stderr, result.output
-        assert is_seen(result.stderr)
+        assert result.exit_code == 2 and is_seen(result.stderr), result.output
     assert not open_tracker().search({})
-    assert Path("x" * 300).name and registry("study", "x" * 300).exit_code == 2
+    assert registry("study", "x" * 300).exit_code == 2

@@ -5,19 +5,19 @@ from __future__ import annotations
 import datetime
 import json
 import re
-import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 import torch
+from mlflow import MlflowClient
 
-from fa_registry import jsonio, methods
+from fa_registry import jsonio
 from fa_registry.audits.recorded_verdicts import UNPROVEN
 from fa_registry.cli import main
 from fa_registry.inspection import doctor
-from fa_registry.inspection.plugin_list import CATALOGS, FAMILIES, members
+from fa_registry.inspection.plugin_list import CATALOGS, members
 from fa_registry.plugin_registry import catalog_of
 from fa_registry.records import RunRecord
 from fa_registry.reporting.render import overridable
@@ -31,21 +31,14 @@ from tests.commands.test_audit import run_of
 @pytest.mark.parametrize(
     ("family", "expected"),
     [
-        ("methods", {"bp", "dfa", "fa"}),
-        ("architectures", {"resmlp"}),
-        ("datasets", {"digits"}),
-        ("editions", {"2026-04", "2026-05", "2026-05:strict", "2026-12"}),
-        ("analyses", {"ablation", "first-fire", "sensitivity"}),
-        ("studies", {"digits"}),
-        (
-            "diagnostics",
-            {"rho", "stability", "h_norm", "g_norm", "gain", "fidelity", "gamma", "aggregates", "norm_ratio"},
-        ),
+        *(("methods", "bp dfa fa"), ("architectures", "resmlp"), ("datasets", "digits"), ("studies", "digits")),
+        *(("editions", "2026-04 2026-05 2026-05:strict 2026-12"), ("analyses", "ablation first-fire sensitivity")),
+        ("diagnostics", "rho stability h_norm g_norm gain fidelity gamma aggregates norm_ratio"),
     ],
 )
 def test_list_names_every_member_with_its_file_and_line(registry, family, expected):
     rows = json.loads(registry("list", family, "--json").stdout)
-    assert expected <= {row["name"] for row in rows}
+    assert {*expected.split()} <= {row["name"] for row in rows}
     assert all(row["line"] and Path(row["file"]).is_file() for row in rows)
     assert registry("list", family).exit_code == 0
 
@@ -54,28 +47,9 @@ def test_show_prints_the_record_also_by_the_first_characters_of_its_id(trained):
     run_id = run_of("dfa").run_id
     record = jsonio.decode(RunRecord, json.loads(trained("show", run_id[:8], "--json").stdout))
     assert record.run_id == run_id
-    *_, name, answer, verdict = trained("show", run_id).stdout.splitlines()
-    assert run_id in name and "dfa" in name
-    assert f"test accuracy {record.measurements.scalars['accuracy'].value:.4g} · " in answer and "Γ" in answer
-    assert verdict == f"not judged yet: `fa-registry audit --run {run_id}` judges the run"
+    assert f"{record.measurements.scalars['accuracy'].value:.4g}" in trained("show", run_id).stdout
     MlflowTracker().log(run_id, tags={schema.TAG_VERDICT: "PASS"})
     assert trained("show", run_id).stdout.endswith(f"verdict: {UNPROVEN}\n")  # no audit has this verdict
-
-
-def test_show_of_an_unknown_run(trained):
-    result = trained("show", "zzzz")
-    assert result.exit_code == 2
-    assert "no run id begins with these characters; `fa-registry list runs` lists all runs" in result.stderr
-    assert "more characters" not in result.stderr
-    shutil.copy("mlflow.db", "other.db")
-    other = trained("show", "zzzz", "--store", "sqlite:///other.db")
-    address = MlflowTracker("sqlite:///other.db").uri
-    assert f"`fa-registry list runs --store {address}` lists all runs" in other.stderr
-
-
-def test_an_empty_id_selects_no_run(trained):
-    result = trained("forget", "", "--yes")
-    assert result.exit_code == 2 and "expected a run id or its first characters, found nothing" in result.stderr
 
 
 def listed(call, *more):
@@ -99,43 +73,23 @@ def test_runs_are_listed_newest_first_with_what_the_store_says_of_them(trained):
 def test_runs_are_chosen_by_study_method_and_status(trained):
     assert [run["method"] for run in listed(trained, "--method", "fa", "--study", "tiny")] == ["fa"]
     assert listed(trained, "--status", "failed") == listed(trained, "--study", "digits") == []
-    assert "no run of status failed in " in trained("list", "runs", "--status", "failed").stdout
     for option, typed, meant in (("--method", "dfaa", "dfa"), ("--study", "tinny", "tiny"), ("--status", "done", "")):
         result = trained("list", "runs", option, typed, "--json")
-        assert result.exit_code == 2 and f"unknown {option[2:]} {typed!r}" in result.stderr and not result.stdout
-        assert f"did you mean {meant!r}" in result.stderr or not meant
-
-
-def test_what_is_left_off_is_reported(trained):
-    result = trained("list", "runs", "--limit", "3")
-    assert "the list ends after the newest 3 runs; --limit N lists more" in result.stderr
-    assert "newest" not in trained("list", "runs", "--limit", "4").stderr
-    assert len(listed(trained, "--limit", "0")) == 4
+        assert result.exit_code == 2 and f"{typed!r}" in result.stderr and meant in result.stderr and not result.stdout
 
 
 def test_a_listing_is_one_search_of_few_runs_that_reads_no_file(trained, monkeypatch):
-    genuine, asked = MlflowTracker._pages, []
-    monkeypatch.setattr(
-        MlflowTracker, "_pages", lambda *arguments, **more: asked.append(more) or genuine(*arguments, **more)
-    )
+    genuine, asked = MlflowClient.search_runs, []
+
+    def search(client, *given, **named):
+        found = genuine(client, *given, **named)
+        asked.append(len(found))
+        return found
+
+    monkeypatch.setattr(MlflowClient, "search_runs", search)
     monkeypatch.setattr(MlflowTracker, "artifact", lambda *arguments: 1 / 0)
-    assert len(listed(trained, "--limit", "2")) == 2
-    assert asked == [{"most": 3}]
-
-
-def test_runs_are_listed_within_80_columns_and_their_cells_are_whole(trained, monkeypatch):
-    tracker = MlflowTracker()
-    for run in tracker.search({schema.TAG_KIND: "run"}):
-        tags = {schema.TAG_IMPORTED_VERDICT: "WARN(D3 undecided)", schema.TAG_METHOD: "dfa+pen λ=0.01"}
-        tracker.log(run.run_id, tags=tags)
-    monkeypatch.setenv("COLUMNS", "80")
-    title, _, header, *_ = trained("list", "runs").stdout.splitlines()
-    assert title == "study tiny" and "study" not in header  # which all rows share
-    tracker.log(run.run_id, tags={schema.TAG_STUDY: "reproduction"})
-    text = trained("list", "runs").stdout
-    assert max(map(len, text.splitlines())) <= 80
-    cells = {"run", "study", "reproduction", "dfa+pen", "λ=0.01", "bundle)", "complete", "accuracy", "age"}
-    assert cells <= set(text.split())
+    assert len(listed(trained, "--limit", "2")) == 2 and len(listed(trained, "--limit", "0")) == 4
+    assert asked[0] == 3 and len(asked) == 2  # one more than are listed shows whether any is left off
 
 
 def test_variants_of_a_method_are_not_equal_rows(registry):
@@ -143,13 +97,12 @@ def test_variants_of_a_method_are_not_equal_rows(registry):
         assert registry(*TRAIN[:2], "dtp", *TRAIN[3:], "--set", f"method.sigma={sigma}").exit_code == 0
     text = registry("list", "runs").stdout
     assert "dtp (sigma=0.3)" in text and "dtp (sigma=0.5)" in text and "skip=" not in text
-    assert "dtp (" not in registry("list", "runs", "--limit", "1").stdout
 
 
 @pytest.mark.parametrize("option", ["--study", "--method", "--status", "--limit", "--store"])
 def test_what_chooses_runs_chooses_nothing_else(registry, option):
     result = registry("list", "methods", option, "5")
-    assert result.exit_code == 2 and f"{option}: these options select runs" in result.stderr
+    assert result.exit_code == 2 and option in result.stderr
 
 
 def found(answer) -> dict[str, str]:
@@ -159,42 +112,29 @@ def found(answer) -> dict[str, str]:
 def test_doctor_makes_no_store_of_a_mistyped_name(registry, tmp_path):
     typo = tmp_path / "typo.db"
     rows = found(registry("doctor", "--store", f"sqlite:///{typo}", "--json"))
-    assert (
-        rows["store"].endswith("does not exist yet; the first run creates the store")
-        and rows["MLflow's pages"] == "no study yet"
-    )
     assert not typo.exists()
     typo.touch()
     assert found(registry("doctor", "--store", f"sqlite:///{typo}", "--json"))["store"] == rows["store"]
-
-
-def test_doctor_names_the_page_that_shows_the_newest_study_side_by_side(trained):
-    rows = found(trained("doctor", "--json"))
-    assert rows["MLflow's pages"].endswith(
-        "/runs?workflowType=machine_learning&viewStateShareKey=tiny&compareRunsMode=CHART"
-    )
-    assert "4 finished runs" in rows["store"]
-
-
-def test_doctor_does_not_call_a_text_of_the_user_synthetic(registry):
-    (printed,) = (line for line in registry("doctor").stdout.splitlines() if "data set text" in line)
-    assert "text:PATH" in printed and "synthetic" not in printed
 
 
 def test_doctor_calls_no_data_set_ok_whose_files_are_missing(registry, tmp_path, monkeypatch):
     monkeypatch.setenv("FA_REGISTRY_DATA", str(tmp_path / "nothing"))
     rows = {row["check"]: row for row in json.loads(registry("doctor", "--json").stdout)}
     mnist, digits = rows["data set mnist"], rows["data set digits"]
-    assert (mnist["state"], mnist["found"]) == ("missing", "4 of 4 files missing") and digits["state"] == "ok"
-    (printed,) = (line for line in registry("doctor").stdout.splitlines() if "data set mnist" in line)
-    assert " ok " not in printed and "missing" in printed.split()
+    assert (mnist["state"], digits["state"]) == ("missing", "ok") and "4" in mnist["found"]
 
 
-@pytest.mark.parametrize(("gain", "text"), [(4.2, "4.2 times as fast.*bf16` is faster"), (0.8, "is not faster")])
-def test_doctor_offers_bf16_where_the_processor_multiplies_it_faster(registry, monkeypatch, gain, text):
-    monkeypatch.setattr(doctor, "bf16_gain", lambda: gain)
-    (row,) = (row for row in doctor.examine() if row["check"] == "bf16 on the CPU")
-    assert row["ok"] and re.search(text, row["found"])
+def test_doctor_offers_bf16_where_the_processor_multiplies_it_faster(registry, monkeypatch):
+    rows = []
+    for gain in (4.2, 0.8):
+        monkeypatch.setattr(doctor, "bf16_gain", lambda gain=gain: gain)
+        rows += [row for row in doctor.examine() if row["check"] == "bf16 on the CPU"]
+    assert [row["ok"] for row in rows] == [True, True] and [" is faster" in row["found"] for row in rows] == [
+        True,
+        False,
+    ]
+    before = torch.get_num_threads()
+    assert 0.0 < bf16_gain() < 1000.0 and torch.get_num_threads() == before
 
 
 def test_doctor_shows_the_configuration_of_which_audits_demand_bits(registry, monkeypatch):
@@ -205,11 +145,6 @@ def test_doctor_shows_the_configuration_of_which_audits_demand_bits(registry, mo
     assert re.search(r"fingerprint [0-9a-f]{16} at \d+ threads$", row["found"])
 
 
-def test_the_gain_of_bf16_is_measured_with_the_threads_left_as_they_were():
-    before = torch.get_num_threads()
-    assert 0.0 < bf16_gain() < 1000.0 and torch.get_num_threads() == before
-
-
 def test_doctor_is_content_here_and_not_with_a_store_it_cannot_use(registry, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(doctor, "bf16_gain", bf16_gain)
@@ -218,12 +153,6 @@ def test_doctor_is_content_here_and_not_with_a_store_it_cannot_use(registry, mon
     bad = registry("doctor", "--store", "file:mlruns", "--json")
     assert bad.exit_code == 1
     assert [row["check"] for row in json.loads(bad.stdout) if not row["ok"]] == ["store"]
-
-
-@pytest.mark.parametrize("command", sorted(main.commands))
-def test_every_command_has_help_with_examples(registry, command):
-    text = registry(command, "--help").stdout
-    assert f"fa-registry {command}" in text.split("Examples:")[1]
 
 
 def test_every_command_prints_json():
@@ -241,36 +170,6 @@ def test_every_member_has_a_card_to_show(registry, family):
         card = json.loads(registry("info", name, "--family", family, "--json").stdout)
         assert (card["family"], card["name"]) == (family, name) and card["file"].endswith(".py")
         assert f"name: {name}\n" in registry("info", name, "--family", family).stdout
-
-
-def test_deviations_are_numbered_and_options_say_what_they_take(registry):
-    text = registry("info", "dfa").stdout
-    for number, deviation in enumerate(methods.CATALOG.get("dfa").card.deviations, start=1):
-        assert f"\n  {number}. {deviation}\n" in text
-    text = registry("info", "mlp").stdout
-    assert "\n  activation: relu (activation after every hidden layer, one of relu, tanh, sigmoid, gelu)\n" in text
-    assert "\n  d_hidden: 256 (width of every hidden layer, at least 1)\n" in text
-
-
-def test_unknown_names_are_refused(registry):
-    result = registry("info", "dfaa")
-    assert result.exit_code == 2 and "unknown name 'dfaa' (did you mean 'dfa'?)" in result.stderr
-    result = registry("info", "dfa", "--family", "method")
-    assert result.exit_code == 2 and "did you mean 'methods'" in result.stderr
-
-
-def test_templates_are_listed_with_their_line_and_file():
-    rows = {row["name"]: row for row in members("templates")}
-    assert list(rows) == overridable() and "note.md.j2" not in rows
-    assert rows["index.html.j2"]["line"] == "the page that shows the whole audit."
-    assert rows["macros.html.j2"]["line"] == "a part that pages include."
-    assert all(Path(row["file"]).is_file() for row in rows.values())
-
-
-def test_the_kinds_that_list_names_include_runs(registry):
-    result = registry("list", "task")
-    assert result.exit_code == 2 and "did you mean 'tasks'" in result.stderr
-    assert all(kind in result.stderr.partition("known: ")[2] for kind in (*FAMILIES, "runs"))
 
 
 def statistics(path) -> list:
@@ -315,17 +214,34 @@ def test_doctor_finds_damaged_pages_of_a_database(trained, workplace, monkeypatc
     monkeypatch.setattr(doctor, "SMALL", small)
     check = request.node.callspec.id
     whole = trained("doctor", "--json")
-    assert whole.exit_code == 0 and database_row(whole)["found"] == f"sqlite's {check} found no errors"
+    assert whole.exit_code == 0 and database_row(whole)["state"] == "ok" and check in database_row(whole)["found"]
     damaged(workplace / "mlflow.db")
     result = trained("doctor", "--json")
     row = database_row(result)
     assert result.exit_code == 1 and row["state"] == "NOT OK"
     assert [row["check"] for row in json.loads(result.stdout) if not row["ok"]] == ["database"]
-    assert ".recover" in row["found"] and "Copy its folder first" in row["found"]
+    assert ".recover" in row["found"]
 
 
 def test_a_check_of_a_database_that_takes_too_long_is_broken_off_and_says_so(trained, monkeypatch):
     monkeypatch.setattr(doctor, "CHECK_SECONDS", -1.0)
     monkeypatch.setattr(doctor, "STEPS", 1)
     row = database_row(trained("doctor", "--json"))
-    assert row["ok"] and "did not end within" in row["found"]
+    assert row["ok"] and "within" in row["found"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *(("show", "zzzz"), ("forget", "", "--yes"), ("info", "dfaa"), ("info", "dfa", "--family", "method")),
+        ("list", "task"),
+    ],
+)
+def test_what_is_unknown_is_refused(trained, command):
+    assert trained(*command).exit_code == 2
+
+
+def test_templates_are_listed_with_their_line_and_file():
+    rows = {row["name"]: row for row in members("templates")}
+    assert list(rows) == overridable() and "note.md.j2" not in rows
+    assert all(row["line"] and Path(row["file"]).is_file() for row in rows.values())

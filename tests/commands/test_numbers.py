@@ -6,7 +6,7 @@ import pytest
 
 from fa_registry.tracking.stores import open_tracker
 from fa_registry.training import run_setup
-from tests.commands.conftest import TRAIN
+from tests.commands.conftest import TRAIN, fields
 
 WILD = ("-1", "1e308", "nan", "inf", "1" + "0" * 30, "9" * 5000, "")
 OF_TRAIN = ("--seed", "--epochs", "--penalty", "--threads", "--checkpoint-every", "--hang-timeout")
@@ -38,28 +38,26 @@ def test_no_command_takes_a_number_that_no_user_can_mean(registry, wild):
 
 
 @pytest.mark.parametrize(
-    ("option", "value", "text"),
+    ("option", "value", "limit"),
     [
-        ("seed", str(2**63), "seed: expected at most 9,223,372,036,854,775,807"),
-        ("epochs", "100001", "epochs: expected at most 100,000, found 100001"),
-        ("architecture.num_blocks", "100000", "num_blocks: expected at most 10,000, found 100,000"),
-        ("architecture.d_hidden", "99999999999", "d_hidden: expected at most 1,000,000, found 99999999999"),
-        ("architecture.d_hidden", "1000000", "the training of resmlp with 4,000,165,000,010 weights"),
-        ("architecture.w2_std", "1e308", "w2_std: expected at most 1e+30, found 1e+308"),
-        ("penalty", "1e308", "penalty: expected at most 1e+30, found 1e+308"),
+        ("seed", str(2**63), "9,223,372,036,854,775,807"),
+        ("epochs", "100001", "100,000"),
+        ("architecture.num_blocks", "100000", "10,000"),
+        ("architecture.d_hidden", "99999999999", "1,000,000"),
+        ("architecture.d_hidden", "1000000", "4,000,165,000,010 weights"),
+        ("architecture.w2_std", "1e308", "1e+30"),
+        ("penalty", "1e308", "1e+30"),
     ],
 )
-def test_what_is_too_large_says_how_large_it_may_be(registry, option, value, text):
+def test_what_is_too_large_says_how_large_it_may_be(registry, option, value, limit):
     result = registry(*TRAIN, "--set", f"{option}={value}")
     refused(result, option)
-    assert text in result.stderr
+    assert limit in result.stderr
 
 
 def test_a_batch_that_has_no_room_is_refused_before_a_run_is_written(registry, monkeypatch):
     monkeypatch.setattr(run_setup, "memory", lambda device: 100_000)  # enough for its weights
-    result = registry(*TRAIN, "--set", "batch_size=1437")
-    refused(result, TRAIN)
-    assert "batch_size: the states of 1,437 samples need 0.0 GiB of memory; this machine has 0.0 GiB" in result.stderr
+    assert fields(registry(*TRAIN, "--set", "batch_size=1437")) == ["batch_size"]
     assert not open_tracker().search({})
 
 
@@ -68,5 +66,5 @@ def test_a_study_that_has_no_room_is_refused_before_it_begins(registry, monkeypa
     for call in (("study", "tiny"), ("study", "tiny", "--dry-run")):
         result = registry(*call)
         refused(result, call)
-        assert "this machine has" in result.stderr and "1 problem\n" in result.stderr, "once a setting, not once a run"
+        assert len(fields(result)) == 1  # once a setting, not once a run
     assert not open_tracker().search({})

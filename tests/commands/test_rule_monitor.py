@@ -16,7 +16,6 @@ from fa_registry.studies.rule_monitor import (
     Monitor,
     MonitoredRules,
     checked_watch,
-    fired_text,
     is_watchable,
 )
 from fa_registry.studies.training_job import training_steps
@@ -27,7 +26,7 @@ from fa_registry.tracking.reader import read_record
 from fa_registry.training.loop import EpochRow, run_to_completion
 from fa_registry.training.specs import parse_spec
 from tests.builders import measurements
-from tests.commands.conftest import TRAIN, long
+from tests.commands.conftest import TRAIN, fields, long
 from tests.commands.test_training import assert_equal_runs, content, stop_after
 from tests.helpers.audits import unpublished
 from tests.helpers.tiny_tasks import trained as train_small
@@ -72,16 +71,12 @@ def test_a_rule_is_reported_once_at_the_first_epoch_it_fires():
     monitor.receive(row(4, growth=1.0, g_norm=1e-9))
     assert logged[1:] == [{"fa.first_fire.D1": "1"}, {"fa.first_fire.D2": "4"}]
     assert monitor.fired == {"D1": 1, "D2": 4}
-    assert fired_text(monitor.fired) == "D1 fired at epoch 1, D2 fired at epoch 4"
-
-
-def test_what_had_fired_before_a_stop_is_kept_and_is_no_news():
-    logged = []
-    rows = [row(0), row(1, growth=51.0)]
-    monitor = Monitor(MonitoredRules(load_edition("2026-05")), logged.append, rows)
-    monitor.receive(row(2, growth=70.0))
-    assert [tags.get("fa.first_fire.D1") for tags in logged] == ["1"]
-    assert logged[0][schema.TAG_FIRST_FIRE_BY].startswith("2026-05 ")
+    again = Monitor(MonitoredRules(load_edition("2026-05")), logged.append, [row(0), row(1, growth=51.0)])
+    logged.clear()
+    again.receive(row(2, growth=70.0))  # what had fired before a stop is no news
+    assert again.fired == {"D1": 1} and not any(logged)
+    Monitor(UNWATCHED, logged.append).receive(row(0, growth=1e9))
+    assert not any(logged)
 
 
 def test_what_has_no_value_yet_fires_when_it_has_one():
@@ -114,12 +109,6 @@ def test_a_rule_that_may_not_end_the_run_does_not():
     assert monitor.fired == {"D1": 0} and monitor.ended_by == ""
 
 
-def test_nothing_is_watched_where_nothing_was_asked_for():
-    logged = []
-    Monitor(UNWATCHED, logged.append).receive(row(0, growth=1e9))
-    assert [tags for tags in logged if tags] == []
-
-
 @pytest.mark.parametrize("name", shipped())
 def test_only_rules_that_one_epoch_decides_are_watched(name):
     """is_watchable says before training what fires_now finds out on an epoch's real figures."""
@@ -132,28 +121,21 @@ def test_only_rules_that_one_epoch_decides_are_watched(name):
 @pytest.mark.parametrize(
     ("edition", "stop_on", "problem"),
     [
-        ("2026-05", "D1,D", "stop_on: unknown rule of edition 2026-05 'D' (did you mean 'D3'?); known: D1, D2, D3"),
-        ("2026-05", "D3", "stop_on: D3 cannot be judged during training"),
-        ("2026-04", "c", "stop_on: c cannot be judged during training"),
-        ("2026-5", "D1", "edition: unknown edition '2026-5' (did you mean '2026-05'?)"),
+        ("2026-05", "D1,D", "stop_on: "),
+        ("2026-05", "D3", "stop_on: D3 cannot"),
+        ("2026-04", "c", "stop_on: c cannot"),
+        ("2026-5", "D1", "edition: "),
     ],
 )
 def test_a_watch_that_cannot_be_kept_is_refused(edition, stop_on, problem):
     problems = []
     checked_watch(edition, stop_on, problems)
     assert len(problems) == 1 and problems[0].startswith(problem)
-    assert "cannot" not in problem or "expected one of these rules of edition" in problems[0]
-
-
-def test_equal_wishes_are_equal_whatever_the_order_and_differ_with_the_rules():
-    def wish(stop_on, edition="2026-05"):
-        return checked_watch(edition, stop_on, []).wish
-
-    assert wish("D1,D2") == wish(" D2, D1,") != wish("D1") != wish("D1", "2026-12")
-    assert wish("") == "" == checked_watch("", "", []).wish
 
 
 def test_no_rule_ends_a_control():
+    wish = [checked_watch("2026-05", stop_on, []).wish for stop_on in ("D1,D2", " D2, D1,", "D1", "")]
+    assert wish[0] == wish[1] != wish[2] and wish[3] == "" == checked_watch("", "", []).wish
     watch = checked_watch("", "D1", [])
     assert watch.of("frozen").wish == watch.of("ladder_2").wish == ""
     assert watch.of("frozen").edition == watch.edition and watch.of("none") == watch
@@ -193,10 +175,8 @@ def test_a_resumed_run_neither_loses_nor_repeats_what_fired(workplace, monkeypat
     monkeypatch.setattr(MlflowTracker, "log", log)
     resumed = run_to_completion(training_steps(job, lambda: False, lambda news: None))
     assert resumed.resumed_from == stopped_after
-    assert fires(resumed.run_id) == {"D1": "3", "D2": "4"} and sorted(logged) == [
-        "fa.first_fire.D1",
-        "fa.first_fire.D2",
-    ]
+    assert fires(resumed.run_id) == {"D1": "3", "D2": "4"}
+    assert sorted(logged) == ["fa.first_fire.D1", "fa.first_fire.D2"]
 
 
 def test_watching_does_not_touch_the_training(workplace):
@@ -312,14 +292,14 @@ def test_a_study_counts_them_apart_trains_them_anew_without_and_the_audit_says_w
     assert (parent.state, parent.tags[schema.TAG_STATUS]) == ("FINISHED", "complete")
 
     again = fast_study(*asked)
-    assert "all 3 runs are complete, or stopped early as requested (1), nothing to train" in again.stderr
     assert json.loads(again.stdout)["stopped_early"] == [early]
 
     audit = fast_study("audit", "--study", "tiny", "--device", "cpu", "--json")
     (excluded,) = json.loads(audit.stdout)["report"]["excluded"]
-    reason = "ended early (--stop-on): D1 at epoch 3"
-    assert (audit.exit_code, excluded["run_id"], excluded["reason"]) == (3, early, reason)
-    assert reason in (workplace / "reports" / "index.html").read_text()
+    assert (audit.exit_code, excluded["run_id"], excluded["kind"]) == (3, early, "ended early")
+    assert "D1" in excluded["reason"] and excluded["reason"] in (workplace / "reports" / "index.html").read_text()
+    run = fast_study("run", "tiny", *STUDY[:-1], "--edition", "early.toml", "--stop-on", "D1")
+    assert run.exit_code == 0  # `run` takes what it ended itself for a result
     assert early in fast_study("show", early[:8]).stdout
 
     whole = json.loads(fast_study("study", "tiny", *STUDY).stdout)
@@ -329,27 +309,13 @@ def test_a_study_counts_them_apart_trains_them_anew_without_and_the_audit_says_w
     assert json.loads(audit.stdout)["report"]["excluded"] == []
 
 
-def test_run_takes_what_it_ended_itself_for_a_result(unpublished, fast_study):
-    """The audit alone would call it incomplete: exit 3."""
-    result = fast_study("run", "tiny", "--jobs", "1", "--device", "cpu", "--edition", "early.toml", "--stop-on", "D1")
-    assert result.exit_code == 0, result.stderr
-    assert "2 trained, 1 stopped early" in result.stdout
-    assert "ended early (--stop-on): D1 at epoch 3" in result.stdout
-    assert "stopped early, D1 at epoch 3" in result.stderr
-    (as_it_happened,) = [line for line in result.stderr.splitlines() if line.endswith(": D1 fired at epoch 3")]
-    assert as_it_happened.endswith(
-        "dfa · resmlp-16x2 · digits · 5 epochs · learning_rate=0.05 · s7: D1 fired at epoch 3"
-    )
-
-
 def test_train_says_what_ended_the_run_now_and_later(registry, workplace):
     early_edition(workplace)
     line = [*TRAIN, "--set", "learning_rate=0.05", "--epochs", "5", "--edition", "early.toml", "--stop-on", "D1,D2"]
     first = json.loads(registry(*line, "--json").stdout)
     assert (first["status"], first["ended_by"], first["first_fire"]) == ("stopped_early", "D1 at epoch 3", {"D1": 3})
-    again = registry(*line)
-    assert again.exit_code == 0 and f"run {first['run_id']}: already stopped early (D1 at epoch 3)" in again.stdout
-    assert "stopped early (D1 at epoch 3)" in registry(*line, "--force").stdout
+    again = json.loads(registry(*line, "--json").stdout)
+    assert (again["run_id"], again["trained"]) == (first["run_id"], False)
 
 
 def test_what_cannot_end_a_run_is_refused_before_training(registry, workplace):
@@ -358,15 +324,13 @@ def test_what_cannot_end_a_run_is_refused_before_training(registry, workplace):
         ("study", "tiny", "--jobs", "many"),
         ("run", "tiny", "--jobs", "many"),
     ):
-        result = registry(*line, "--stop-on", "D1,DD2")
-        assert result.exit_code == 2 and "found 'many'" in result.stderr
-        assert "stop_on: unknown rule of edition 2026-05 'DD2' (did you mean 'D2'?)" in result.stderr
+        assert {"stop_on", line[line.index("many") - 1][2:]} <= set(fields(registry(*line, "--stop-on", "D1,DD2")))
     assert MlflowTracker().search({}) == []
 
 
 def test_a_control_cannot_be_ended_by_a_rule(registry):
     result = registry(*TRAIN, "--method", "bp", "--control", "frozen", "--stop-on", "D1")
-    assert result.exit_code == 2 and "expected no rule, because the frozen control is never judged" in result.stderr
+    assert fields(result) == ["stop_on"]
 
 
 def test_the_controls_of_a_study_are_trained_to_the_end(fast_study, workplace):

@@ -27,7 +27,7 @@ from tests.helpers.audits import unpublished
 
 @pytest.mark.parametrize("given", [{}, {"study": "tiny", "experiment": "x"}, {"experiment": "x", "run_ids": ["a"]}])
 def test_runs_are_chosen_in_one_way(given):
-    with pytest.raises(UsageError, match="expected exactly one of --study, --experiment and --run, found"):
+    with pytest.raises(UsageError):
         select_runs(None, RunSelector(**given))
 
 
@@ -35,11 +35,11 @@ def test_a_run_is_found_by_the_beginning_of_its_id_and_never_guessed(trained, mo
     tracker, run = MlflowTracker(), run_of("dfa")
     assert expand_run_id(tracker, run.run_id[:8]) == run.run_id
     for start in ("", " "):  # not even the only run of a store
-        with pytest.raises(UsageError, match="expected a run id or its first characters, found nothing"):
+        with pytest.raises(UsageError):
             expand_run_id(tracker, start)
     same_start = [dataclasses.replace(run, run_id=f"a{index}") for index in range(7)]
     monkeypatch.setattr(MlflowTracker, "search", lambda self, tags, start="": same_start)
-    with pytest.raises(UsageError, match="7 run ids begin with these characters: a0, a1, .*, …; give more characters"):
+    with pytest.raises(UsageError, match="a0, a1"):
         expand_run_id(tracker, "a")
 
 
@@ -48,10 +48,8 @@ def test_what_is_not_finished_is_excluded_with_its_status_and_nothing_else_is_an
     tracker.log(run.run_id, tags={schema.TAG_STATUS: "running"})
     found = select_runs(tracker, RunSelector(run_ids=(run.run_id, run_of("bp").run_id)))
     assert [run.run_id for run in found.runs] == [run_of("bp").run_id]
-    assert [(exclusion.run_id, exclusion.reason) for exclusion in found.excluded] == [
-        (run.run_id, "integrity failure: tag fa.status is 'running', but the files have the status complete")
-    ]
-    with pytest.raises(NothingSelected, match="fa.status is 'running', but the files have the status complete"):
+    assert [(exclusion.run_id, exclusion.kind) for exclusion in found.excluded] == [(run.run_id, "integrity")]
+    with pytest.raises(NothingSelected, match="fa.status"):
         select_runs(tracker, RunSelector(run_ids=(run.run_id,)))
 
 
@@ -78,25 +76,17 @@ class Study:
         return looks.get(seeds_key(records[0].spec))
 
 
-def test_every_further_set_of_seeds_is_a_further_look_and_the_same_set_is_none():
+@pytest.mark.parametrize(
+    ("audits", "looks"),
+    [
+        ("123 321 1234 12345 1234 123", [1, 1, 2, 3, 2, 1]),  # a further set is a further look, the same set none
+        ("123 12 124", [1, 2, 3]),  # leaving a seed out or swapping one is a look too
+        ("1 123 789", [None, 1, 1]),  # seeds that no audit has seen are a first look, and one seed is none
+    ],
+)
+def test_every_further_set_of_seeds_is_a_further_look(audits, looks):
     study = Study()
-    assert [study.audit(1, 2, 3), study.audit(3, 2, 1), study.audit(1, 2, 3, 4), study.audit(1, 2, 3, 4, 5)] == [
-        1,
-        1,
-        2,
-        3,
-    ]
-    assert [study.audit(1, 2, 3, 4), study.audit(1, 2, 3)] == [2, 1]
-
-
-def test_leaving_a_seed_out_or_swapping_one_is_a_look_too():
-    study = Study()
-    assert [study.audit(1, 2, 3), study.audit(1, 2), study.audit(1, 2, 4)] == [1, 2, 3]
-
-
-def test_seeds_that_no_audit_has_seen_are_a_first_look_and_one_seed_is_none():
-    study = Study()
-    assert [study.audit(1), study.audit(1, 2, 3), study.audit(7, 8, 9)] == [None, 1, 1]
+    assert [study.audit(*map(int, seeds)) for seeds in audits.split()] == looks
 
 
 def test_what_one_run_remembers_is_enough():
@@ -150,6 +140,7 @@ def test_a_specification_that_is_gone_broken_or_another_is_not_used(trained, cha
     assert make_exclusion(MlflowTracker(), run_of("fa"), "why").method == "fa"
 
 
+@pytest.mark.long
 def test_a_broken_seed_stands_in_its_methods_form_in_both_formats(trained, workplace):
     """The other seed is judged, so there is a form: it must not say `in 1 of 1 seeds` and nothing else."""
     again = trained("study", "tiny", "--seeds", "1,2", "--jobs", "1", "--device", "cpu")
@@ -164,11 +155,7 @@ def test_a_broken_seed_stands_in_its_methods_form_in_both_formats(trained, workp
     forms = {path.name: path.read_text() for path in (workplace / "reports" / "forms").iterdir()}
     assert {path.suffix for path in (workplace / "reports" / "forms").iterdir()} == {".html", ".md"}
     for name, text in forms.items():
-        expected = (
-            "Not judged, and not included in these metrics" in text
-            and "One selected run was not judged (seed 2)" in text
-        )
-        assert expected == name.startswith("fa-"), name
+        assert ("not judged (seed 2)" in text) == name.startswith("fa-"), name
 
 
 def completing_lines(folder) -> list[str]:
@@ -207,4 +194,4 @@ def test_a_run_by_a_clock_two_days_ahead_does_not_stay_the_newest(trained):
     assert newest_finished(runs, spec).run_id == runs[1].run_id
     selection = select_runs(tracker, RunSelector("tiny"))
     assert {run.run_id for run in selection.runs} & {run.run_id for run in runs} == {runs[1].run_id}
-    assert any(remark.startswith("1 runs have a start time in the future") for remark in selection.remarks)
+    assert any("future" in remark for remark in selection.remarks)

@@ -15,14 +15,13 @@ from fa_registry.studies.study_command import study_note, without_frozen
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.training.trainer import Trainer
-from tests.commands.conftest import STUDY
+from tests.commands.conftest import STUDY, fields
 from tests.helpers.tiny_tasks import tiny_spec
 
 
 def test_a_second_study_trains_nothing_and_says_so(trained):
     again = trained("study", "tiny", "--device", "cpu")
     assert again.exit_code == 0
-    assert "all 4 runs are complete, nothing to train" in again.stderr
     assert len(MlflowTracker().search({schema.TAG_KIND: "run"})) == 4
 
 
@@ -35,7 +34,7 @@ def test_runs_name_the_study_and_are_listed_with_it(trained):
     assert not any("mlflow.parentRunId" in run.tags for run in runs)  # MLflow's table would fold them away
 
 
-def test_one_that_fails_is_named_and_the_others_are_trained(registry, monkeypatch, in_this_process):
+def test_one_that_fails_is_named_and_the_others_are_trained(registry, workplace, monkeypatch, in_this_process):
     genuine = Trainer.begin_epoch
 
     def breaks_for_fa(self):
@@ -49,6 +48,8 @@ def test_one_that_fails_is_named_and_the_others_are_trained(registry, monkeypatc
     assert result.exit_code == 1 and len(outcome["trained"]) == 3
     (name,) = outcome["failed"]
     assert name.startswith("fa ·") and "no fa today" in outcome["failed"][name]
+    assert registry("run", "tiny", "--jobs", "1", "--device", "cpu").exit_code == 3  # and it is reported
+    assert "no fa today" in (workplace / "reports" / "index.html").read_text()
 
 
 def test_a_stopped_study_goes_on_from_the_same_epoch_to_the_same_weights(
@@ -95,23 +96,9 @@ class _always:
 def test_a_study_with_an_unknown_key_writes_nothing(registry, workplace):
     path = workplace / "tiny" / "study.toml"
     path.write_text(path.read_text().replace("epochs = 2", "epochs = 2\nspeed = 3"))
-    result = registry("study", "tiny")
-    assert result.exit_code == 2 and "recipe.speed: unknown field" in result.stderr
-    assert MlflowTracker().search({}) == []
-
-
-def test_the_shipped_studies_say_what_they_cost():
-    assert load_study("digits").cost
-
-
-def test_all_that_is_wrong_is_named_before_training(registry, workplace):
-    path = workplace / "tiny" / "study.toml"
-    path.write_text(path.read_text().replace('edition = "2026-05"', 'edition = "2099-01"'))
-    result = registry("study", "tiny", "--jobs", "many")
-    assert result.exit_code == 2
-    assert (
-        "jobs: expected a whole number, found 'many'" in result.stderr and "unknown edition '2099-01'" in result.stderr
-    )
+    assert fields(registry("study", "tiny")) == ["recipe.speed"]
+    path.write_text(STUDY.replace('edition = "2026-05"', 'edition = "2099-01"'))
+    assert sorted(fields(registry("study", "tiny", "--jobs", "many"))) == ["edition", "jobs"]
     assert MlflowTracker().search({}) == []
 
 
@@ -122,20 +109,6 @@ def test_a_study_that_mlflow_started_ends_complete_also_when_nothing_is_left_to_
     monkeypatch.setenv("MLFLOW_EXPERIMENT_ID", tracker.experiment_id)
     trained("study", "tiny", "--device", "cpu")
     assert tracker.get(launched).tags[schema.TAG_STATUS] == "complete"
-
-
-def test_run_reports_also_when_a_run_broke(registry, workplace, monkeypatch, in_this_process):
-    genuine = Trainer.begin_epoch
-
-    def breaks_for_fa(self):
-        if self.setup.spec.method == "fa":
-            raise RuntimeError("no fa today")
-        return genuine(self)
-
-    monkeypatch.setattr(Trainer, "begin_epoch", breaks_for_fa)
-    result = registry("run", "tiny", "--jobs", "1", "--device", "cpu")
-    assert result.exit_code == 3
-    assert "no fa today" in (workplace / "reports" / "index.html").read_text()
 
 
 NO_FROZEN = STUDY + "\n[controls]\nfrozen = false\n"
@@ -152,25 +125,19 @@ def test_a_setting_without_its_frozen_control_is_refused_before_anything_is_trai
     with pytest.raises(InvalidFields) as caught:
         api.study("study.toml", device="cpu", jobs=1)
     (problem,) = caught.value.problems
-    assert problem.startswith(
-        "controls.frozen: setting resmlp-16x2 · digits · 2 epochs: expected a frozen control for seed 1"
-    )
-    assert "D3 of edition 2026-05 cannot be judged without" in problem
+    assert problem.startswith("controls.frozen: setting resmlp-16x2") and "seed 1" in problem and "D3" in problem
 
 
 def test_every_setting_and_every_seed_that_lacks_it_is_named(workplace):
-    other = NO_FROZEN[NO_FROZEN.index("[[grid]]") : NO_FROZEN.index("[controls]")].replace(
-        "[1]", "[1, 2]\nepochs = [5]"
-    )
-    study = study_of(workplace, NO_FROZEN.replace("seeds = [1]", "seeds = [1, 3]") + other)
+    """A control of one seed does not stand in for another."""
+    grid = STUDY[STUDY.index("[[grid]]") :]
+    further = grid.replace("[1]", "[1, 2]\nepochs = [5]")
+    study = study_of(workplace, NO_FROZEN.replace("seeds = [1]", "seeds = [1, 3]") + further)
     problems = without_frozen(study, load_edition("2026-12"))
     assert ["seeds 1, 3" in problems[0], "seeds 1, 2" in problems[1], len(problems)] == [True, True, 2]
-
-
-def test_a_control_of_one_seed_does_not_stand_in_for_another(workplace):
-    grid = STUDY[STUDY.index("[[grid]]") :].replace("seeds = [1]", "seeds = [3]") + "controls = { frozen = false }\n"
-    (problem,) = without_frozen(study_of(workplace, STUDY + grid), load_edition("2026-12"))
-    assert "a frozen control for seed 3, found none" in problem
+    third = grid.replace("seeds = [1]", "seeds = [3]") + "controls = { frozen = false }\n"
+    (problem,) = without_frozen(study_of(workplace, STUDY + third), load_edition("2026-12"))
+    assert "seed 3" in problem
 
 
 def test_an_edition_that_skips_the_rule_without_a_control_needs_none(workplace):
@@ -195,17 +162,7 @@ def test_every_shipped_study_and_its_variant_train_what_they_are_compared_with(o
         assert without_frozen(study, load_edition(study.edition)) == [], name
 
 
-def test_the_note_says_what_the_study_asks_and_of_which_runs():
-    specs = (tiny_spec(), tiny_spec(seed=7), tiny_spec(method="bp"))
-    assert study_note(Study("s", "Does it learn?", "2026-05", "a second", specs)).split("\n\n") == [
-        "**Does it learn?**",
-        "3 runs, 1 setting, 2 seeds (3, 7); edition 2026-05",
-        "Methods and controls: dfa, bp",
-        "Cost: a second",
-    ]
-
-
 def test_a_title_is_no_markup_and_a_study_without_cost_says_none():
     note = study_note(Study("s", "<script>alert(1)</script> [x](y)", "2026-05", "", (tiny_spec(),)))
     assert "<script>" not in note and "[x](y)" not in note and "Cost" not in note
-    assert "1 run, 1 setting, 1 seed (3)" in note
+    assert "1 run" in note and "(3)" in note

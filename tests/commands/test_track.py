@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import builtins
 import dataclasses
 import json
 import random
-import re
-from pathlib import Path
 
 import numpy
 import pytest
@@ -27,11 +24,11 @@ from fa_registry.training.checkpoint import load_tensors
 from fa_registry.training.measuring import measure
 from fa_registry.training.probe_context import credits_under
 from fa_registry.training.trainer import Trainer
+from fa_registry.training.user_model import NOT_GIVEN
 from fa_registry.training.user_run_setup import EpochJournal
 from tests.commands.conftest import call
 from tests.helpers.tiny_tasks import tiny_task
 
-ROOT = Path(__file__).parents[2]
 WIDTH, CLASSES = 8, 3
 
 
@@ -105,19 +102,6 @@ def test_the_figures_are_those_of_the_same_training_by_our_loop(workplace):
     assert record.status == "complete" and record.spec.epochs == 2
 
 
-@pytest.mark.parametrize("epochs", [0, 40])
-def test_every_epoch_of_a_loop_is_logged_whether_their_number_is_given_or_not(workplace, model, batch, epochs):
-    with fa_registry.track(model, eval=batch, method="mine", seed=7, epochs=epochs) as run:
-        for _ in range(40):
-            train_one_epoch(model, batch)
-            run.epoch(test_accuracy=0.5)
-    tracker = MlflowTracker()
-    for key in ("accuracy/test", "h_norm/site_02"):
-        steps = sorted(point.step for point in tracker.history(run.run_id, [key]))
-        assert steps == list(range(key == "accuracy/test", 41)), key
-    assert table_history(tracker, tracker.get(run.run_id)).outcome == "agrees"
-
-
 def test_it_is_written_as_our_runs_are(workplace, model, batch):
     matrices = [torch.randn(WIDTH, CLASSES) for _ in range(2)]
     feedback = {f"B_{site}": matrix for site, matrix in enumerate(matrices, 1)}
@@ -133,7 +117,7 @@ def test_it_is_written_as_our_runs_are(workplace, model, batch):
     assert all(torch.equal(tensor, last[name]) for name, tensor in model.state_dict().items())
     assert {schema.epoch_checkpoint(1), schema.epoch_checkpoint(2), schema.INITIAL} <= record.digests.keys()
     assert record.provenance["own_loop"]["credit"].endswith("dfa.<locals>.credit")
-    assert record.measurements.sites["gamma"][0].reason == "no credit was given at this site"
+    assert record.measurements.sites["gamma"][0].reason == NOT_GIVEN
     assert record.measurements.sites["gamma"][1].value is not None
     assert [reading.value for reading in record.trajectory["loss_train"]][1:] == [1.25] * 3
     stored = tracker.get(run.run_id)
@@ -253,16 +237,13 @@ def test_an_audit_judges_it_and_says_what_it_takes_on_trust(workplace, batch):
     assert result.exit_code == 0, result.output
     judged = {entry["record"]["spec"]["control"]: entry for entry in json.loads(result.stdout)["report"]["runs"]}
     assert judged["none"]["frozen_run_id"] == judged["frozen"]["record"]["run_id"]
-    assert (
-        judged["none"]["verdict"]["outcome"] in ("warn", "incomplete")
-        and judged["none"]["record"]["integrity"]["state"] == "unverifiable"
-    )
-    text = [finding["sentence"] for finding in judged["none"]["findings"]]
-    assert any("a user-supplied loop" in sentence for sentence in text)
+    assert judged["none"]["verdict"]["outcome"] in ("warn", "incomplete")
+    assert judged["none"]["record"]["integrity"]["state"] == "unverifiable"
+    assert [one["outcome"] for one in judged["none"]["findings"] if one["rule"] == "measuring"] == ["warn"]
 
 
 def test_a_frozen_block_that_was_trained_all_the_same_is_no_control(model, batch):
-    refused = pytest.raises(UsageError, match=r"blocks\.1 changed although frozen")
+    refused = pytest.raises(UsageError, match=r"blocks\.1")
     with refused, fa_registry.frozen_control(model), torch.no_grad():
         model.blocks[1][0].weight += 1
     assert all(weight.requires_grad for weight in model.parameters())
@@ -271,21 +252,18 @@ def test_a_frozen_block_that_was_trained_all_the_same_is_no_control(model, batch
 def test_all_that_is_wrong_is_named_at_once_and_nothing_is_written(workplace, model, batch):
     with pytest.raises(InvalidFields) as refused:
         fa_registry.track(model, sites=["nowhere"], eval=(batch[0], batch[1].float()), seed=-1, credit=3, epochs="all")
-    for field in ("sites:", "eval[1]:", "method:", "seed:", "credit:", "epochs:"):
-        assert field in str(refused.value), field
+    named = {problem.partition(":")[0] for problem in refused.value.problems}
+    assert {"sites", "eval[1]", "method", "seed", "credit", "epochs"} <= named
     assert MlflowTracker().search({schema.TAG_KIND: "run"}) == []
 
 
-@pytest.mark.parametrize(
-    ("credit", "text"),
-    [
-        (lambda model, x, y: [torch.zeros(16, 2)] * 3, "expected the shape"),
-        (lambda model, x, y: torch.zeros(3), "expected a list of 3"),
-    ],
-)
-def test_a_credit_that_is_none_is_refused_before_the_first_epoch(workplace, model, batch, credit, text):
-    with pytest.raises(InvalidFields, match=text), fa_registry.track(model, eval=batch, method="mine", credit=credit):
-        raise AssertionError("the loop began")
+@pytest.mark.parametrize("credit", [lambda model, x, y: [torch.zeros(16, 2)] * 3, lambda model, x, y: torch.zeros(3)])
+def test_a_credit_that_is_none_is_refused_before_the_first_epoch(workplace, model, batch, credit):
+    with (
+        pytest.raises(InvalidFields, match="credit"),
+        fa_registry.track(model, eval=batch, method="mine", credit=credit),
+    ):
+        raise AssertionError
 
 
 def test_a_credit_that_is_not_finite_has_its_reason_and_no_figure(workplace, model, batch):
@@ -298,7 +276,7 @@ def test_a_credit_that_is_not_finite_has_its_reason_and_no_figure(workplace, mod
 
 def test_a_loop_that_never_calls_epoch_is_no_run(workplace, model, batch):
     with (
-        pytest.raises(UsageError, match=r"without a call of run\.epoch"),
+        pytest.raises(UsageError, match=r"run\.epoch"),
         fa_registry.track(model, eval=batch, method="mine"),
     ):
         pass
@@ -346,29 +324,12 @@ def record_spec(path):
     return type("Named", (), {"identity": path.stem})()
 
 
-def test_two_loops_at_once_are_two_runs(workplace, model, batch):
-    with (
-        fa_registry.track(model, eval=batch, method="one") as first,
-        fa_registry.track(model, eval=batch, method="two") as second,
-    ):
-        first.epoch()
-        second.epoch()
-    assert first.run_id != second.run_id
-    assert record_of(first).measurements.sites["h_norm"] == record_of(second).measurements.sites["h_norm"]
-
-
-def test_an_unknown_metric_is_named(workplace, model, batch):
-    with fa_registry.track(model, eval=batch, method="mine") as run:
-        with pytest.raises(InvalidFields, match="loss_train") as refused:
-            run.epoch(test_accuracy=2.0, loss_trian=1.0)
-        assert "test_accuracy: expected a fraction" in str(refused.value)
-        run.epoch()
-
-
 def test_values_may_be_tensors_of_one_number(workplace, model, batch):
     with fa_registry.track(model, eval=batch, method="mine") as run:
-        with pytest.raises(InvalidFields, match="test_accuracy: expected a fraction"):
-            run.epoch(test_accuracy=torch.ones(2))
+        with pytest.raises(InvalidFields) as refused:
+            run.epoch(test_accuracy=torch.ones(2), loss_trian=1.0)
+        of_value, of_name = refused.value.problems
+        assert of_value.startswith("test_accuracy: ") and "'loss_trian'" in of_name
         found = run.epoch(test_accuracy=torch.tensor(0.5), loss_train=torch.tensor([1.25], requires_grad=True))
     assert (found.scalars["accuracy"].value, found.scalars["loss_train"].value) == (0.5, 1.25)
 
@@ -401,22 +362,13 @@ def integrity(*more):
 
 def test_a_user_who_vouches_for_the_model_recomputes_it(measured_each_time, workplace, model, batch):
     run = tracked_with_factory(model, batch)
-    assert integrity("--run", run.run_id)["state"] == "unverifiable"
+    for other in ((), ("--factory", "json:loads")):  # which is not imported: the run names another
+        assert integrity("--run", run.run_id, *other)["state"] == "unverifiable"
     again = integrity("--run", run.run_id, "--factory", FACTORY)
     assert again["state"] == "verified", again
     assert {check["subject"]: check["outcome"] for check in again["checks"]}["measuring"] == "not possible"
-
-
-@pytest.mark.parametrize("epochs", [2, 3])
-def test_a_loop_without_planned_epochs_verifies(epochs, workplace, model, batch):
-    with fa_registry.track(model, eval=batch, method="mine", factory=FACTORY) as run:
-        for _ in range(epochs):
-            run.epoch(test_accuracy=0.6)
-    found = integrity("--run", run.run_id, "--factory", FACTORY)
-    assert found["state"] == "verified", found
     result = call("audit", "--run", run.run_id, "--factory", FACTORY, "--json", "--exit-zero")
     (judged,) = json.loads(result.stdout)["report"]["runs"]
-    assert judged["record"]["integrity"]["state"] == "verified"
     states = [finding["state"] for finding in judged["findings"] if finding["rule"] == "measuring"]
     assert states == ["PARTLY RECOMPUTED"] and judged["verdict"]["outcome"] != "pass"
 
@@ -426,18 +378,7 @@ def test_an_audit_refuses_a_factory_that_cannot_be_imported_before_it_recomputes
     run = tracked_with_factory(model, batch)
     refused = call("audit", "--run", run.run_id, "--factory", factory)
     module = factory.partition(":")[0]
-    assert refused.exit_code == 2
-    assert f"Python finds no module {module!r}; set PYTHONPATH to the folder of this module" in refused.stderr
-
-
-def test_a_factory_that_the_user_did_not_vouch_for_is_not_imported(workplace, model, batch, monkeypatch):
-    run = tracked_with_factory(model, batch)
-
-    def never(path):
-        raise AssertionError(f"{path} was imported")
-
-    monkeypatch.setattr("fa_registry.evidence.user_loops.from_factory", never)
-    assert integrity("--run", run.run_id, "--factory", "json:loads")["state"] == "unverifiable"
+    assert refused.exit_code == 2 and f"module {module!r}" in refused.stderr
 
 
 def test_figures_that_are_not_the_models_are_a_mismatch(workplace, model, batch, monkeypatch):
@@ -481,29 +422,6 @@ def test_a_method_of_ours_by_name_is_not_taken_for_ours(workplace, model, batch)
     assert judged["record"]["conformance"]["state"] == "unchecked" and judged["verdict"]["outcome"] != "pass"
 
 
-def test_the_readmes_example_adds_two_lines_to_a_loop_and_runs(workplace, model, batch):
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    (example,) = re.findall(r"^with fa_registry\.track\(.*?(?=\n\n)", text, re.MULTILINE | re.DOTALL)
-    assert len([line for line in example.splitlines() if "run" in line]) == 2
-    names = {
-        "fa_registry": fa_registry,
-        "range": lambda count: builtins.range(2),
-        "model": model,
-        "x_eval": batch[0],
-        "y_eval": batch[1],
-        "my_credit": dfa([torch.eye(WIDTH, CLASSES)] * 2),
-        "train_one_epoch": lambda model: train_one_epoch(model, batch),
-        "accuracy": lambda model: 0.5,
-    }
-    exec(example, names)
-    record = record_of(names["run"])
-    assert (
-        record.status == "complete"
-        and record.spec.epochs == 2
-        and record.measurements.sites["gamma"][2].value is not None
-    )
-
-
 def test_a_model_whose_input_has_the_shape_of_its_states_needs_no_readout(workplace):
     class Square(Residual):
         def __init__(self):
@@ -540,3 +458,28 @@ def test_no_draw_of_the_null_is_the_feedback_of_a_user_who_seeds_with_a_small_nu
     with fa_registry.track(model, eval=batch, method="mine", seed=8, credit=credit) as run:
         run.epoch()
     assert "gamma_null_draws" not in record_of(run).measurements.conventions
+
+
+@pytest.mark.parametrize("epochs", [pytest.param(0, marks=pytest.mark.long), 40])
+def test_every_epoch_of_a_loop_is_logged_whether_their_number_is_given_or_not(workplace, model, batch, epochs):
+    with fa_registry.track(model, eval=batch, method="mine", seed=7, epochs=epochs, factory=FACTORY) as run:
+        for _ in range(40):
+            train_one_epoch(model, batch)
+            run.epoch(test_accuracy=0.5)
+    tracker = MlflowTracker()
+    for key in ("accuracy/test", "h_norm/site_02"):
+        steps = sorted(point.step for point in tracker.history(run.run_id, [key]))
+        assert steps == list(range(key == "accuracy/test", 41)), key
+    assert table_history(tracker, tracker.get(run.run_id)).outcome == "agrees"
+    assert integrity("--run", run.run_id, "--factory", FACTORY)["state"] == "verified"
+
+
+def test_two_loops_at_once_are_two_runs(workplace, model, batch):
+    with (
+        fa_registry.track(model, eval=batch, method="one") as first,
+        fa_registry.track(model, eval=batch, method="two") as second,
+    ):
+        first.epoch()
+        second.epoch()
+    assert first.run_id != second.run_id
+    assert record_of(first).measurements.sites["h_norm"] == record_of(second).measurements.sites["h_norm"]

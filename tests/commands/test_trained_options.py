@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -26,7 +25,9 @@ def edit_study(*changes: tuple[str, str]) -> None:
     path.write_text(text, encoding="utf-8")
 
 
-@pytest.mark.parametrize("changes", [OTHERS, OTHERS[:1], OTHERS[1:]])
+@pytest.mark.parametrize(
+    "changes", [OTHERS, *(pytest.param(one, marks=pytest.mark.long) for one in (OTHERS[:1], OTHERS[1:]))]
+)
 def test_the_options_that_are_named_select_the_runs_that_the_store_has(trained, changes):
     edit_study(*changes)
     tracker, selector = MlflowTracker(), RunSelector("tiny")
@@ -38,27 +39,20 @@ def test_the_options_that_are_named_select_the_runs_that_the_store_has(trained, 
     assert str(refused.value).count("\n") == 1  # runs that were never trained are not listed one by one
     for command in ("verify --study tiny", " ".join(AUDIT_LOGGED)):
         refused = trained(*command.split())
-        assert refused.exit_code == 2 and refused.stderr.endswith(f"with {options.text}: add {options.flags}\n")
-        assert (
-            trained(*command.split(), *options.flags.split(), *("--out out" * ("audit" in command)).split()).exit_code
-            == 0
-        )
+        assert refused.exit_code == 2 and options.flags in refused.stderr
+        assert trained(*command.split(), *options.flags.split()).exit_code == 0
 
 
 def test_options_that_would_select_nothing_are_not_named(trained):
     edit_study(*OTHERS, ("[[grid]]", "learning_rate = 0.5\n\n[[grid]]"))
     assert trained_options(MlflowTracker(), RunSelector("tiny")) == []
-    refused = trained("verify", "--study", "tiny")
-    assert (
-        refused.exit_code == 2 and "`fa-registry study` with the same options trains the missing runs" in refused.stderr
-    )
+    assert trained("verify", "--study", "tiny").exit_code == 2
 
 
 def test_another_data_set_of_the_runs_is_one_of_the_options(trained):
     edit_study(*OTHERS, ('datasets = ["digits"]', 'datasets = ["digits_centred"]'))
     (options,) = trained_options(MlflowTracker(), RunSelector("tiny"))
     assert options == TrainedOptions(2, (1,), "digits")
-    assert options.flags == "--replace-dataset digits --epochs 2 --seeds 1"
     assert trained("verify", "--study", "tiny", *options.flags.split()).exit_code == 0
 
 
@@ -78,14 +72,8 @@ def test_a_report_is_that_of_the_newest_audit_of_runs_with_these_epochs_and_seed
 
 def test_without_an_audit_the_report_names_the_command_that_audits_what_was_trained(trained):
     edit_study(*OTHERS)
-    refused = trained("report", "--study", "tiny")
-    assert refused.exit_code == 2 and "`fa-registry audit --study tiny --epochs 2 --seeds 1`" in refused.stderr
-    given = trained("report", "--study", "tiny", "--epochs", "2", "--seeds", "1")
-    assert given.exit_code == 2 and "`fa-registry audit --study tiny --epochs 2 --seeds 1`" in given.stderr
-
-
-def test_every_wrong_epochs_and_seeds_of_a_report_is_named(workplace, trained):
-    refused = trained("report", "--epochs", "two", "--seeds", "1,x")
-    assert refused.exit_code == 2
-    assert all(field in refused.stderr for field in ("epochs: expected --study", "found 'two'", "found 'x'"))
-    assert json.loads(trained("list", "runs", "--json").stdout)
+    for given in ((), ("--epochs", "2", "--seeds", "1")):
+        refused = trained("report", "--study", "tiny", *given)
+        assert refused.exit_code == 2 and "--epochs 2 --seeds 1`" in refused.stderr
+    wrong = trained("report", "--epochs", "two", "--seeds", "1,x")
+    assert wrong.exit_code == 2 and "'two'" in wrong.stderr and "'x'" in wrong.stderr

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import errno
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
+from mlflow import MlflowClient
 from safetensors import SafetensorError
 
-from fa_registry import datasets, process_ownership
+from fa_registry import process_ownership
 from fa_registry.errors import Interrupted, PluginError, StoreError
-from fa_registry.plugin_registry import Catalog
 from fa_registry.studies import training_job
-from fa_registry.studies.executors.base import JobEvent
-from fa_registry.studies.progress import Progress
-from fa_registry.studies.training_job import TrainingResult, training_steps, training_text
+from fa_registry.studies.training_job import training_steps
 from fa_registry.studies.training_plan import TrainingJob
 from fa_registry.tracking import resume_upload, schema
 from fa_registry.tracking.base import RetentionOptions
@@ -24,8 +23,7 @@ from fa_registry.tracking.writer import RunWriter
 from fa_registry.training import checkpoint, loop
 from fa_registry.training.loop import run_to_completion
 from fa_registry.training.specs import parse_spec
-from fa_registry.training.trainer import Trainer
-from tests.commands.conftest import TRAIN, long
+from tests.commands.conftest import TRAIN, fields, long
 from tests.helpers.dead_process import killed_tag
 from tests.tracking.conftest import TINY
 
@@ -37,74 +35,26 @@ def runs():
 def test_a_run_is_trained_once_and_again_only_by_force(registry):
     first = json.loads(registry(*TRAIN, "--json").stdout)
     assert first["trained"] and first["status"] == "complete" and 0 < first["headline"]["accuracy"] < 1
-    second = registry(*TRAIN)
-    assert second.exit_code == 0 and "already complete" in second.stdout and first["run_id"] in second.stdout
-    assert len(runs()) == 1
+    second = json.loads(registry(*TRAIN, "--json").stdout)
+    assert (second["run_id"], second["trained"], len(runs())) == (first["run_id"], False, 1)
     assert json.loads(registry(*TRAIN, "--force", "--json").stdout)["run_id"] != first["run_id"]
 
 
-def test_one_train_call_asks_each_catalog_once_for_a_plugin_of_its_specification(registry, monkeypatch):
-    """The specification keeps the plug-ins that it names; a second look-up could find another plug-in than the first."""
-    asked, find, get = [], datasets.get, Catalog.get
-
-    def noted(catalog, name):
-        if catalog.family in ("methods", "architectures"):
-            asked.append(f"{catalog.family}/{name}")
-        return get(catalog, name)
-
-    monkeypatch.setattr(datasets, "get", lambda name: asked.append(f"datasets/{name}") or find(name))
-    monkeypatch.setattr(Catalog, "get", noted)
-    assert (
-        registry(
-            *TRAIN,
-        ).exit_code
-        == 0
-    )
-    assert sorted(asked) == ["architectures/resmlp", "datasets/digits", "methods/dfa"]
-
-
 def test_all_wrong_fields_are_named_at_once_and_nothing_is_written(registry):
-    result = registry(
-        "train",
-        "--method",
-        "dfaa",
-        "--architecture",
-        "resnlp",
-        "--dataset",
-        "digit",
-        "--epochs",
-        "notafloat",
-        "--penalty",
-        "-1",
-        "--device",
-        "cpu",
-        "--set",
-        "learning_rate=fast",
-        "--set",
-        "colour=red",
-    )
-    assert result.exit_code == 2
-    for text in (
-        "unknown method 'dfaa' (did you mean 'dfa'?)",
-        "did you mean 'resmlp'",
-        "did you mean 'digits'",
-        "epochs: expected a whole number, found 'notafloat'",
-        "penalty: expected at least 0",
-        "seed: missing",
-        "learning_rate: expected a number",
-        "unknown field 'colour'",
-    ):
-        assert text in result.stderr
+    wrong = "train --method dfaa --architecture resnlp --dataset digit --epochs notafloat --penalty -1 --device cpu"
+    result = registry(*wrong.split(), "--set", "learning_rate=fast", "--set", "colour=red")
+    named = ["method", "architecture", "dataset", "epochs", "penalty", "seed", "learning_rate", "colour"]
+    assert sorted(fields(result)) == sorted(named) and "'dfa'" in result.stderr
     assert runs() == []
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (("--device", "cuda"), "torch finds no CUDA device"),
-        (("--set", "architecture.num_blocks=0"), "use control=shallow"),  # more wrong values: training/test_specs.py
-        (("--set", "nonsense"), "expected NAME=VALUE"),
-        (("--set", "learning_rate="), "--set learning_rate=: expected NAME=VALUE"),
+        (("--device", "cuda"), "no CUDA device"),
+        (("--set", "architecture.num_blocks=0"), "control=shallow"),  # more wrong values: training/test_specs.py
+        (("--set", "nonsense"), "NAME=VALUE"),
+        (("--set", "learning_rate="), "--set learning_rate=:"),
     ],
 )
 def test_a_request_that_makes_no_sense_is_refused_with_exit_2(registry, change, message):
@@ -122,12 +72,13 @@ def test_a_run_that_diverges_is_marked_so_and_does_not_crash(registry):
 
 def test_training_that_breaks_leaves_no_run_that_says_running(registry, monkeypatch):
     def broken(*arguments, **named):
-        raise RuntimeError("the machine is on fire")
+        raise error
 
-    monkeypatch.setattr("fa_registry.studies.training_job.train_epochs", broken)
-    result = registry(*TRAIN)
-    assert result.exit_code == 1 and "the machine is on fire" in result.stderr
-    assert [(run.state, run.tags[schema.TAG_STATUS]) for run in runs()] == [("FAILED", "failed")]
+    for error, code in ((RuntimeError("on fire"), 1), (PluginError("no credit today"), 2)):
+        monkeypatch.setattr("fa_registry.studies.training_job.train_epochs", broken)
+        result = registry(*TRAIN)
+        assert result.exit_code == code and result.stderr.count(str(error)) == 1, result.stderr
+    assert [(run.state, run.tags[schema.TAG_STATUS]) for run in runs()] == [("FAILED", "failed")] * 2
 
 
 def test_a_run_that_mlflow_started_is_taken_over(registry, monkeypatch):
@@ -145,7 +96,6 @@ def test_a_run_that_is_there_in_another_experiment_is_named_with_the_page_of_tha
     (run,) = runs()
     experiment = MlflowTracker(experiment="mine").experiment_id
     assert again.exit_code == 0 and f"/#/experiments/{experiment}/runs?" in again.stdout
-    assert "&viewStateShareKey=runs&" in again.stdout
 
     def gone(*_):
         raise StoreError("the server has gone")
@@ -158,7 +108,7 @@ def test_a_run_that_is_there_in_another_experiment_is_named_with_the_page_of_tha
 def test_a_run_that_mlflow_began_without_an_experiment_name_is_put_away(registry, monkeypatch):
     tracker = MlflowTracker(experiment_id="0")
     for state in ("FINISHED", "RUNNING"):  # the second call's own is still MLflow's to end
-        launched = tracker._client.create_run("0", run_name="gifted-crab-796").info.run_id  # as MLflow itself does
+        launched = MlflowClient().create_run("0", run_name="gifted-crab-796").info.run_id  # as MLflow itself does
         monkeypatch.setenv("MLFLOW_RUN_ID", launched)
         monkeypatch.setenv("MLFLOW_EXPERIMENT_ID", "0")
         assert registry("doctor").exit_code == 0
@@ -171,26 +121,7 @@ def test_a_run_that_mlflow_began_without_an_experiment_name_is_put_away(registry
 
 def test_a_launched_run_that_is_not_there_changes_nothing(registry, monkeypatch):
     monkeypatch.setenv("MLFLOW_RUN_ID", "0" * 32)
-    answer = registry("doctor")
-    assert answer.exit_code == 0 and "the run that MLflow created could not be cleaned up" in answer.stderr
-
-
-def test_why_it_failed_is_reported_once(registry, monkeypatch):
-    def refuse(trainer):
-        raise PluginError("no credit today")
-
-    monkeypatch.setattr(Trainer, "begin_epoch", refuse)
-    result = registry(*TRAIN)
-    assert result.exit_code == 2 and result.stderr.count("no credit today") == 1, result.stderr
-
-
-def test_a_zombie_of_the_same_spec_is_closed(registry):
-    first = json.loads(registry(*TRAIN, "--json").stdout)["run_id"]
-    tracker = MlflowTracker()
-    tags = {name: value for name, value in tracker.get(first).tags.items() if name.startswith("fa.")}
-    zombie = tracker.create("zombie", {**tags, schema.TAG_STATUS: "running", schema.TAG_PROCESS: killed_tag()}, {})
-    registry(*TRAIN, "--force")
-    assert (tracker.get(zombie).state, tracker.get(zombie).tags[schema.TAG_STATUS]) == ("KILLED", "failed")
+    assert registry("doctor").exit_code == 0
 
 
 EPOCHS = 3
@@ -226,13 +157,7 @@ def assert_equal_runs(one: str, other: str) -> None:
     assert one != other
     starts = {json.loads(content(run_id, schema.PROVENANCE))["initial_weights"] for run_id in (one, other)}
     assert len(starts) == 1
-    for name in (
-        schema.step_checkpoint(8),
-        schema.FINAL,
-        schema.FEEDBACK,
-        schema.SERIES,
-        schema.MEASUREMENTS,
-    ):
+    for name in (schema.step_checkpoint(8), schema.FINAL, schema.FEEDBACK, schema.SERIES, schema.MEASUREMENTS):
         assert content(one, name) == content(other, name), name
 
 
@@ -263,10 +188,13 @@ def machines(workplace, monkeypatch):
 
 def states() -> set[str]:
     """The runs that have a state to resume from in the store, as a tag or as files."""
-    tracker = MlflowTracker()
     ids = [run.run_id for run in runs()]
-    kept = {run_id for run_id in ids if (tracker._local_root(run_id) / schema.STATE).exists()}
+    kept = {run_id for run_id in ids if (files_of(run_id) / schema.STATE).exists()}
     return kept | {run.run_id for run in runs() if schema.TAG_STATE in run.tags}
+
+
+def files_of(run_id: str) -> Path:
+    return Path(MlflowClient().get_run(run_id).info.artifact_uri.removeprefix("file://"))
 
 
 def test_another_machine_goes_on_where_the_first_was_stopped(machines):
@@ -319,12 +247,12 @@ class Lost(BaseException):
 
 
 @pytest.mark.parametrize("damage", ["gone", "cut", "of another code"])
-def test_a_state_in_the_store_that_is_none_costs_its_epochs_alone(machines, damage, caplog):
+def test_a_state_in_the_store_that_is_none_costs_its_epochs_alone(machines, damage):
     machines("first")
     with pytest.raises(Interrupted):
         train(stop_after(2))
     (left,) = states()
-    (path,) = (MlflowTracker()._local_root(left) / schema.STATE).rglob("*.resume")
+    (path,) = (files_of(left) / schema.STATE).rglob("*.resume")
     if damage == "of another code":
         place = runs()[0].tags[schema.TAG_STATE]
         MlflowTracker().log(left, tags={schema.TAG_STATE: f"{place}-{'0' * 16}"})
@@ -335,8 +263,6 @@ def test_a_state_in_the_store_that_is_none_costs_its_epochs_alone(machines, dama
     machines("second")
     resumed = train()
     assert json.loads(content(resumed, schema.PROVENANCE))["resumed_from"] == 0 and states() == set()
-    expected = {"gone": "is missing", "cut": "was renamed to", "of another code": ""}[damage]
-    assert expected in caplog.text
 
 
 def test_a_run_resumes_only_on_the_configuration_that_saved_its_state(machines, monkeypatch, caplog):
@@ -393,18 +319,6 @@ def test_an_interrupt_while_the_files_are_written_repeats_no_epoch(workplace, mo
     assert_like_undisturbed(train())
 
 
-def test_checkpoints_of_epochs_before_the_stop_are_not_made_up(workplace):
-    with pytest.raises(Interrupted):
-        train(stop_after(2), keep=RetentionOptions(checkpoint_every=1))
-    resumed, undisturbed = (
-        train(keep=RetentionOptions(checkpoint_every=1)),
-        train(keep=RetentionOptions(checkpoint_every=1)),
-    )
-    assert content(resumed, schema.INITIAL) == content(undisturbed, schema.INITIAL)
-    assert MlflowTracker().artifact(resumed, schema.epoch_checkpoint(1)) is None
-    assert content(resumed, schema.epoch_checkpoint(3)) == content(undisturbed, schema.epoch_checkpoint(3))
-
-
 @pytest.mark.parametrize(
     ("place", "name", "nth", "after"),
     [
@@ -427,35 +341,44 @@ def test_a_run_that_cannot_be_written_down_is_kept_and_goes_on_to_the_same_end(
 
     with monkeypatch.context() as patched:
         patched.setattr(place, name, full)
-        with pytest.raises(
-            StoreError,
-            match=rf"No space left on device; .*Free some disk space.* after epoch {after} is saved; "
-            "the same command resumes the run from this state",
-        ):
+        with pytest.raises(StoreError, match=f"No space left .* after epoch {after}"):
             train()
     assert (runs()[0].state, runs()[0].tags[schema.TAG_STATUS]) == ("FAILED", "failed")
     assert_like_undisturbed(train())
 
 
 def test_a_full_disk_is_reported_in_a_sentence(registry, workplace, monkeypatch):
-    def full(*given):
-        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+    def full(error, *given, **named):
+        raise error
 
-    monkeypatch.setattr(checkpoint, "save_file", full)
-    result = registry(*TRAIN)
-    assert result.exit_code == 2 and "Traceback" not in result.stderr
-    assert "No space left on device" in result.stderr and "Nothing of this run was trained yet" in result.stderr
-    assert [run.state for run in runs()] == ["FAILED"]
+    errors = (
+        (process_ownership, "create_temp_dir", OSError(errno.ENOSPC, "No space left on device", "a folder"), []),
+        (checkpoint, "save_file", SafetensorError("I/O error: No space left on device (os error 28)"), ["FAILED"]),
+    )
+    for place, name, error, states in errors:
+        with monkeypatch.context() as patch:
+            patch.setattr(place, name, partial(full, error))
+            result = registry(*TRAIN)
+        assert result.exit_code == 2 and "Traceback" not in result.stderr and "No space left" in result.stderr
+        assert [run.state for run in runs()] == states
 
 
-def test_a_disk_without_room_for_the_first_folder_too(registry, workplace, monkeypatch):
-    def full(*given, **named):
-        raise OSError(errno.ENOSPC, "No space left on device", "a folder")
+@pytest.mark.parametrize("jobs", [long("1"), "2"])
+def test_training_into_a_log_file_is_not_silent_and_json_stays_json(registry, jobs):
+    result = registry("study", "tiny", "--jobs", jobs, "--device", "cpu", "--json")
+    assert len(json.loads(result.stdout)["trained"]) == 4
+    assert result.stderr.count(": complete: ") == 4
+    result = registry(*TRAIN, "--json")
+    assert ": complete: " in result.stderr and json.loads(result.stdout)["trained"]
 
-    monkeypatch.setattr(process_ownership, "create_temp_dir", full)
-    result = registry(*TRAIN)
-    assert result.exit_code == 2 and "Traceback" not in result.stderr
-    assert "No space left on device" in result.stderr and runs() == []
+
+def test_checkpoints_of_epochs_before_the_stop_are_not_made_up(workplace):
+    with pytest.raises(Interrupted):
+        train(stop_after(2), keep=RetentionOptions(checkpoint_every=1))
+    resumed, undisturbed = (train(keep=RetentionOptions(checkpoint_every=1)) for _ in range(2))
+    assert content(resumed, schema.INITIAL) == content(undisturbed, schema.INITIAL)
+    assert MlflowTracker().artifact(resumed, schema.epoch_checkpoint(1)) is None
+    assert content(resumed, schema.epoch_checkpoint(3)) == content(undisturbed, schema.epoch_checkpoint(3))
 
 
 def test_provenance_names_the_eval_samples_and_the_conventions_their_size(workplace):
@@ -463,48 +386,3 @@ def test_provenance_names_the_eval_samples_and_the_conventions_their_size(workpl
     assert json.loads(content(run_id, schema.PROVENANCE))["eval_indices"] == list(range(128))
     conventions = json.loads(content(run_id, schema.MEASUREMENTS))["conventions"]
     assert conventions["eval_samples"] == conventions["g_norm_mean_ce_samples"] == 128
-    assert Path(".fa_registry/resume").is_dir() is False or not list(Path(".fa_registry/resume").iterdir())
-
-
-def lines(caplog, events, text=training_text):
-    caplog.set_level("INFO", "fa_registry")
-    with Progress("title", ["one", "two [b]"], text) as shown:
-        for event in events:
-            shown.show(event)
-    return [line.split(" s  ")[-1] for line in caplog.messages][1:]
-
-
-def test_a_rule_is_reported_when_it_fires_once_a_run(caplog):
-    news = [{}, {"D1": 2}, {"D1": 2}, {"D1": 2, "D2": 4}]
-    events = [JobEvent(1, "progress", (epoch, 5, "accuracy 0.500", fired)) for epoch, fired in enumerate(news)]
-    events.append(JobEvent(0, "progress", (3, 5, "", {"D1": 3})))
-    assert [line for line in lines(caplog, events) if "fired" in line] == [
-        "two [b]: D1 fired at epoch 2",
-        "two [b]: D2 fired at epoch 4",
-        "one: D1 fired at epoch 3",
-    ]
-
-
-@pytest.mark.parametrize("jobs", [long("1"), "2"])
-def test_training_into_a_log_file_is_not_silent_and_json_stays_json(registry, jobs):
-    result = registry("study", "tiny", "--jobs", jobs, "--device", "cpu", "--json")
-    assert len(json.loads(result.stdout)["trained"]) == 4
-    for method in ("bp", "fa", "dfa", "frozen"):
-        assert f"  {method} · resmlp-16x2 · digits · 2 epochs · s1: complete: accuracy " in result.stderr
-    result = registry(*TRAIN, "--json")
-    assert ": complete: accuracy " in result.stderr and json.loads(result.stdout)["trained"]
-
-
-def test_how_a_run_ended(caplog):
-    whole = TrainingResult("r", "complete", 5, 2, {"accuracy": 0.5}, {"D1": 2})
-    early = TrainingResult("r", "stopped_early", 2, 0, {"accuracy": 0.5}, {"D1": 2}, "D1 at epoch 2")
-    ends = [JobEvent(0, "done", whole), JobEvent(1, "done", early), JobEvent(0, "failed", "Traceback\nKeyError: 3\n")]
-    assert lines(caplog, ends) == [
-        "one: complete, resumed after epoch 2: accuracy 0.5, D1 fired at epoch 2",
-        "two [b]: stopped early, D1 at epoch 2: accuracy 0.5, D1 fired at epoch 2",
-        "one: FAILED: KeyError: 3",
-    ]
-
-
-def test_another_kind_of_job_has_its_own_text(caplog):
-    assert lines(caplog, [JobEvent(0, "done", 7)], text=lambda result: f"seven is {result}") == ["one: seven is 7"]

@@ -15,6 +15,7 @@ from fa_registry.errors import RegistryError, UsageError
 from fa_registry.inspection import ui
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.stores import mlflow_page
+from tests.end_to_end.server import free_port
 
 
 @pytest.fixture
@@ -61,7 +62,7 @@ def test_a_study_is_opened_by_its_name_and_an_unknown_one_is_an_error(trained_tr
     tracker, _ = trained_tracker
     with ui.served_pages(tracker.uri, "older") as (address, _):
         assert "viewStateShareKey=older&" in address
-    expected = pytest.raises(UsageError, match="study nosuch: the store .* has no run of this study")
+    expected = pytest.raises(UsageError, match="study nosuch: ")
     with expected, ui.served_pages(tracker.uri, "nosuch"):
         pass
 
@@ -73,7 +74,7 @@ def test_a_port_in_use_is_an_error_only_if_it_was_chosen(trained_tracker, server
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with pytest.raises(RegistryError, match=f"port {port} cannot be used"), ui.served_pages(tracker.uri, port=port):
+        with pytest.raises(RegistryError, match=f"port {port}"), ui.served_pages(tracker.uri, port=port):
             pass
         monkeypatch.setattr(ui, "PORT", port)
         with ui.served_pages(tracker.uri) as (address, _):
@@ -90,8 +91,9 @@ def test_a_server_that_does_not_end_is_killed(trained_tracker, server, monkeypat
 
 def test_a_server_that_does_not_start_is_an_error_with_its_last_messages(trained_tracker, server):
     server("postgresql://me:secret@host: [Errno 98] address already in use")
-    expected = pytest.raises(RegistryError, match="did not start at http://127.0.0.1:.*\n.*address already in use")
-    with expected as error, ui.served_pages(trained_tracker[0].uri, port=ui._usable_port(0)):
+    port = free_port()
+    expected = pytest.raises(RegistryError, match=f"127.0.0.1:{port}(?s:.*)already in use")
+    with expected as error, ui.served_pages(trained_tracker[0].uri, port=port):
         pass
     assert "secret" not in str(error.value)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
+import inspect
+from collections.abc import Callable
 
 import torch
 from torch import nn
@@ -35,7 +36,7 @@ class CallsAutograd(BlockFeedbackAlignment):
     """Claims FA, takes the network from the caller's frame and differentiates it."""
 
     def credits(self, feedback, inputs):
-        frame = sys._getframe()
+        frame = inspect.currentframe()
         while not {"network", "images", "labels"} <= frame.f_locals.keys():
             if frame.f_back is None:
                 return super().credits(feedback, inputs)
@@ -56,13 +57,28 @@ def backpropagated(inputs: CreditInputs) -> list[torch.Tensor]:
         return list(torch.autograd.grad(sample_losses(network.readout(states[-1]), inputs.labels).sum(), states))
 
 
-class BpDressedAsFa(BlockFeedbackAlignment):
-    """FA's card and feedback; the credit is autograd's on inputs.network, with images and labels at hand."""
-
-    card = calls_autograd(BlockFeedbackAlignment.card)
+def altered(name: str, base: type, change: Callable[[list[torch.Tensor], CreditInputs], list[torch.Tensor]]) -> type:
+    """The method `base` whose credits are what `change` makes of its own."""
 
     def credits(self, feedback, inputs):
-        return backpropagated(inputs)
+        return change(base.credits(self, feedback, inputs), inputs)
+
+    return type(name, (base,), {"credits": credits})
+
+
+def dressed_as(name: str, base: type) -> type:
+    """Backpropagation with the card and the feedback of `base`: its credit is autograd's on inputs.network."""
+    attributes = {"card": calls_autograd(base.card), "credits": lambda self, feedback, inputs: backpropagated(inputs)}
+    return type(name, (base,), attributes)
+
+
+def negative(credits: list[torch.Tensor], inputs: CreditInputs) -> list[torch.Tensor]:
+    return [-credit for credit in credits]
+
+
+def at_the_input(credits: list[torch.Tensor], inputs: CreditInputs) -> list[torch.Tensor]:
+    """Block l gets the credit of site l − 1, its input; sites must be of one width."""
+    return [credits[0], *credits[:-1]]
 
 
 class BpDressedAsWeightFa(WeightFeedbackAlignment):
@@ -79,18 +95,40 @@ class WeightFaMeasuredAsBp(WeightFeedbackAlignment):
         return backpropagated(inputs)
 
 
-class BpDressedAsDrtp(DirectRandomTargetProjection):
-    card = calls_autograd(DirectRandomTargetProjection.card)
-
-    def credits(self, feedback, inputs):
-        return backpropagated(inputs)
-
-
-class BpDressedAsForwardForward(ForwardForward):
-    card = calls_autograd(ForwardForward.card)
-
-    def credits(self, feedback, inputs):
-        return backpropagated(inputs)
+BpDressedAsFa = dressed_as("BpDressedAsFa", BlockFeedbackAlignment)
+BpDressedAsDrtp = dressed_as("BpDressedAsDrtp", DirectRandomTargetProjection)
+BpDressedAsForwardForward = dressed_as("BpDressedAsForwardForward", ForwardForward)
+# DFA with B_{l+1}: block l learns from the credit of the block after it.
+OneSiteTooEarly = altered("OneSiteTooEarly", DirectFeedbackAlignment, lambda own, inputs: [*own[1:], own[-1]])
+# What the published code reports: the credit of block l against the gradient one site below.
+FaAtTheInput = altered("FaAtTheInput", BlockFeedbackAlignment, at_the_input)
+DfaAtTheInput = altered("DfaAtTheInput", DirectFeedbackAlignment, at_the_input)
+WeightFaAtTheInput = altered("WeightFaAtTheInput", WeightFeedbackAlignment, at_the_input)
+DrtpAtTheInput = altered("DrtpAtTheInput", DirectRandomTargetProjection, at_the_input)
+PepitaAtTheInput = altered("PepitaAtTheInput", ErrorDrivenInputModulation, at_the_input)
+# DFA with −e: by the symmetry of B it trains as well as DFA, so only its own equation can convict it.
+WrongSign = altered("WrongSign", DirectFeedbackAlignment, negative)
+# FA whose exact top site is right and whose chain flips the sign.
+WrongSignBelow = altered(
+    "WrongSignBelow", BlockFeedbackAlignment, lambda own, inputs: [*negative(own[:-1], inputs), own[-1]]
+)
+WeightFaWrongSign = altered("WeightFaWrongSign", WeightFeedbackAlignment, negative)
+DrtpWrongSign = altered("DrtpWrongSign", DirectRandomTargetProjection, negative)
+PepitaWrongSign = altered("PepitaWrongSign", ErrorDrivenInputModulation, negative)  # h_l(x + Fe) − h_l(x)
+# The credit of the mean loss instead of the summed one.
+DividesByTheBatch = altered(
+    "DividesByTheBatch", DirectFeedbackAlignment, lambda own, inputs: [credit / len(inputs.error) for credit in own]
+)
+CentresOverTheBatch = altered(
+    "CentresOverTheBatch", DirectFeedbackAlignment, lambda own, inputs: [credit - credit.mean(dim=0) for credit in own]
+)
+WrongShape = altered("WrongShape", DirectFeedbackAlignment, lambda own, inputs: [credit[:, :-1] for credit in own])
+NotFinite = altered("NotFinite", DirectFeedbackAlignment, lambda own, inputs: [own[0] / 0, *own[1:]])
+DrawsAFreshCredit = altered(
+    "DrawsAFreshCredit",
+    DirectFeedbackAlignment,
+    lambda own, inputs: [torch.randn_like(state) for state in inputs.hidden],
+)
 
 
 class ReadsTheReference(BlockFeedbackAlignment):
@@ -100,46 +138,6 @@ class ReadsTheReference(BlockFeedbackAlignment):
         return list(inputs.gradients) if inputs.gradients is not None else super().credits(feedback, inputs)
 
 
-class OneSiteTooEarly(DirectFeedbackAlignment):
-    """DFA with B_{l+1}: block l learns from the credit of the block after it."""
-
-    def credits(self, feedback, inputs):
-        own = super().credits(feedback, inputs)
-        return [*own[1:], own[-1]]
-
-
-def at_the_input(credits: list[torch.Tensor]) -> list[torch.Tensor]:
-    """Block l gets the credit of site l − 1, its input; sites must be of one width."""
-    return [credits[0], *credits[:-1]]
-
-
-class DfaAtTheInput(DirectFeedbackAlignment):
-    def credits(self, feedback, inputs):
-        return at_the_input(super().credits(feedback, inputs))
-
-
-class FaAtTheInput(BlockFeedbackAlignment):
-    """What the published code reports: the credit of block l against the gradient one site below."""
-
-    def credits(self, feedback, inputs):
-        return at_the_input(super().credits(feedback, inputs))
-
-
-class WeightFaAtTheInput(WeightFeedbackAlignment):
-    def credits(self, feedback, inputs):
-        return at_the_input(super().credits(feedback, inputs))
-
-
-class DrtpAtTheInput(DirectRandomTargetProjection):
-    def credits(self, feedback, inputs):
-        return at_the_input(super().credits(feedback, inputs))
-
-
-class PepitaAtTheInput(ErrorDrivenInputModulation):
-    def credits(self, feedback, inputs):
-        return at_the_input(super().credits(feedback, inputs))
-
-
 class ExactOneSiteTooEarly(Backpropagation):
     """An oracle that hands each block the gradient at its input."""
 
@@ -147,29 +145,9 @@ class ExactOneSiteTooEarly(Backpropagation):
         return [inputs.gradients[0], *inputs.gradients[:-1]]
 
 
-class WrongSign(DirectFeedbackAlignment):
-    """DFA with −e: by the symmetry of B it trains as well as DFA, so only its own equation can convict it."""
-
-    def credits(self, feedback, inputs):
-        return [-credit for credit in super().credits(feedback, inputs)]
-
-
-class WrongSignBelow(BlockFeedbackAlignment):
-    """FA whose exact top site is right and whose chain flips the sign."""
-
-    def credits(self, feedback, inputs):
-        *below, top = super().credits(feedback, inputs)
-        return [*(-credit for credit in below), top]
-
-
 class WrongSignOnTop(BlockFeedbackAlignment):
     def credits(self, feedback, inputs):
         return super().credits(feedback, dataclasses.replace(inputs, output_gradient=-inputs.output_gradient))
-
-
-class WeightFaWrongSign(WeightFeedbackAlignment):
-    def credits(self, feedback, inputs):
-        return [-credit for credit in super().credits(feedback, inputs)]
 
 
 class WeightFaWrongSignOfB(WeightFeedbackAlignment):
@@ -179,23 +157,11 @@ class WeightFaWrongSignOfB(WeightFeedbackAlignment):
         return {name: -matrix for name, matrix in super().backward_weights(feedback, network).items()}
 
 
-class DrtpWrongSign(DirectRandomTargetProjection):
-    def credits(self, feedback, inputs):
-        return [-credit for credit in super().credits(feedback, inputs)]
-
-
 class DrtpSeesTheError(DirectRandomTargetProjection):
     """DFA under the name of drtp."""
 
     def credits(self, feedback, inputs):
         return super().credits(feedback, dataclasses.replace(inputs, onehot=inputs.error))
-
-
-class PepitaWrongSign(ErrorDrivenInputModulation):
-    """h_l(x + Fe) − h_l(x)."""
-
-    def credits(self, feedback, inputs):
-        return [-credit for credit in super().credits(feedback, inputs)]
 
 
 class PepitaSubtractsTheError(ErrorDrivenInputModulation):
@@ -231,29 +197,6 @@ class RedrawsWhileTraining(DirectFeedbackAlignment):
         return super().credits(feedback, inputs)
 
 
-class DividesByTheBatch(DirectFeedbackAlignment):
-    """The credit of the mean loss instead of the summed one."""
-
-    def credits(self, feedback, inputs):
-        return [credit / len(inputs.error) for credit in super().credits(feedback, inputs)]
-
-
-class CentresOverTheBatch(DirectFeedbackAlignment):
-    def credits(self, feedback, inputs):
-        return [credit - credit.mean(dim=0) for credit in super().credits(feedback, inputs)]
-
-
-class WrongShape(DirectFeedbackAlignment):
-    def credits(self, feedback, inputs):
-        return [credit[:, :-1] for credit in super().credits(feedback, inputs)]
-
-
-class NotFinite(DirectFeedbackAlignment):
-    def credits(self, feedback, inputs):
-        first, *rest = super().credits(feedback, inputs)
-        return [first / 0, *rest]
-
-
 class UsesTheGlobalGenerator(DirectFeedbackAlignment):
     def feedback(self, shape, options, generator):
         torch.rand(1)
@@ -263,11 +206,6 @@ class UsesTheGlobalGenerator(DirectFeedbackAlignment):
 class IgnoresItsSeed(DirectFeedbackAlignment):
     def feedback(self, shape, options, generator):
         return super().feedback(shape, options, torch.Generator().manual_seed(0))
-
-
-class DrawsAFreshCredit(DirectFeedbackAlignment):
-    def credits(self, feedback, inputs):
-        return [torch.randn_like(state) for state in inputs.hidden]
 
 
 class DeclaresTheUnheardOf(DirectFeedbackAlignment):

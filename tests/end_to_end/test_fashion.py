@@ -27,6 +27,7 @@ def away(monkeypatch, tmp_path) -> Path:
     return tmp_path
 
 
+@pytest.mark.long
 def test_the_images_are_those_that_the_field_knows(away):
     """6,000 of each class, and the mean and deviation that published recipes normalise by."""
     raw = fashion_mnist.PLUGIN.raw(away)
@@ -56,20 +57,8 @@ def test_a_run_on_it_is_trained_and_verified_without_a_data_root(workplace, away
 def test_the_study_shows_the_papers_story_in_its_first_epochs(away):
     """Two epochs of one seed: dfa explodes and loses its reference, the penalty moves the explosion into the embedding."""
     call = commands_in(away)
-    command = (
-        "fa-registry",
-        "run",
-        "fashion",
-        "--epochs",
-        "2",
-        "--seeds",
-        "42",
-        "--editions",
-        EDITIONS,
-        "--device",
-        "cpu",
-    )
-    done = call(*command, timeout=3600)  # ends a test that hangs; a busy machine may take its time
+    command = f"fa-registry run fashion --epochs 2 --seeds 42 --editions {EDITIONS} --device cpu"
+    done = call(*command.split(), timeout=3600)  # ends a test that hangs; a busy machine may take its time
     assert done.returncode == 0, done.stderr
     report = json.loads((away / "reports" / "audit.json").read_text(encoding="utf-8"))
     assert {run["record"]["integrity"]["state"] for run in report["runs"]} == {"verified"}

@@ -60,8 +60,6 @@ def test_a_study_can_be_stopped_and_goes_on(start, workplace, times):
     assert ("KILLED", schema.INTERRUPTED) in ends and ends <= {("KILLED", schema.INTERRUPTED), ("FINISHED", "complete")}
     if times == 2:
         return
-    assert "to resume, run the same command again" in errors
-
     one_at_a_time = [word.replace("2", "1") for word in arguments]
     ended = call(*one_at_a_time)  # in this process: what the stopped one left is all that there is
     assert ended.exit_code == 0, ended.output
@@ -77,7 +75,7 @@ def test_a_worker_that_is_killed_twice_leaves_no_run_running(start):
     (run, *_) = tracker.search({schema.TAG_KIND: "run"})
     attempts = {schema.TAG_SPEC: run.tags[schema.TAG_SPEC]}
     kill(run)
-    assert any("ended with signal SIGKILL; the job restarts in a new process" in line for line in process.stderr)
+    assert any("SIGKILL; the job restarts" in line for line in process.stderr)
     while [run.state for run in tracker.search(attempts)][1:] != [
         "KILLED"
     ]:  # it is made first, and then ends the other
@@ -85,10 +83,7 @@ def test_a_worker_that_is_killed_twice_leaves_no_run_running(start):
         time.sleep(0.2)
     newest, _ = tracker.search(attempts)
     kill(newest)
-    assert any(
-        "ended with signal SIGKILL; after the restart, the new process ended with signal SIGKILL" in line
-        for line in process.stderr
-    )
+    assert any("restart" in line and line.count("SIGKILL") == 2 for line in process.stderr)
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=120)
     assert process.returncode == 130

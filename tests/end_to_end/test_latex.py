@@ -60,11 +60,9 @@ def hostile(report: AuditReport) -> AuditReport:
 
 @pytest.fixture(scope="module", params=["small", "full", "hostile"])
 def pages(request, tmp_path_factory) -> list[Path]:
-    made = {
-        "small": scenes.small_report,
-        "full": scenes.full_report,
-        "hostile": lambda: hostile(scenes.full_report()),
-    }[request.param]()
+    made = {"small": scenes.small_report, "full": scenes.full_report, "hostile": lambda: hostile(scenes.full_report())}[
+        request.param
+    ]()
     return render_report(made, tmp_path_factory.mktemp(request.param))
 
 

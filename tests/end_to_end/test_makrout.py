@@ -10,6 +10,7 @@ import pytest
 from fa_registry.studies.data_files import overview
 
 
+@pytest.mark.long
 def test_the_classic_network_reaches_the_logged_accuracies(command, tmp_path):
     (mnist,) = [row for row in overview() if row["name"] == "mnist"]
     if mnist["missing"] and not mnist["decoded"]:

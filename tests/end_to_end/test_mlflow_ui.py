@@ -135,7 +135,7 @@ def picture(page: Page, name: str) -> None:
 
 
 def logged(site: Site, run_id: str, key: str) -> list[float]:
-    return [point.value for point in site.tracker._client.get_metric_history(run_id, key)]
+    return [point.value for point in site.tracker.history(run_id, [key])]
 
 
 AXES = "[...document.querySelectorAll('.js-plotly-plot')].map(plot => plot.layout.yaxis.type)"
@@ -179,15 +179,6 @@ def test_of_more_runs_than_mlflow_loads_at_once_every_method_is_a_group(site, pa
 
 
 @pytest.mark.browser
-def test_the_runs_of_an_experiment_have_the_way_to_the_view_above_them(site, page):
-    """A user who opens MLflow's pages without an address: one click."""
-    page.goto(f"{site.experiment}/runs")
-    with page.expect_popup() as opened:
-        page.get_by_role("link", name="seen", exact=True).click()
-    expect(opened.value.get_by_text("Group: dfa", exact=True)).to_be_visible()
-
-
-@pytest.mark.browser
 def test_the_table_shows_verdicts_first_and_numbers_that_fit(site, page):
     page.set_viewport_size({"width": 1280, "height": 800})
     page.goto(f"{site.experiment}/runs?viewStateShareKey=seen-table")
@@ -201,14 +192,6 @@ def test_the_table_shows_verdicts_first_and_numbers_that_fit(site, page):
         (text,) = (shown[column] for column in shown if key in column)
         assert float(text) == logged(site, run.run_id, key)[-1] and len(text) <= len("-0.00001234")
     picture(page, "table")
-
-
-@pytest.mark.browser
-def test_the_audits_note_leads_to_the_runs_side_by_side(site, page):
-    page.goto(f"{site.experiment}/runs/{site.only('audit').run_id}")
-    with page.expect_popup() as opened:
-        page.get_by_role("link", name="Table of all runs").click()
-    expect(opened.value.get_by_text("Group: dfa", exact=True)).to_be_visible()
 
 
 @pytest.mark.browser
@@ -280,16 +263,6 @@ def test_the_note_says_the_verdict_and_its_link_opens_the_form(site, page):
     # the page must not show where the store is on this machine
     opened.value.get_by_text("Path: file").first.evaluate("node => { node.style.visibility = 'hidden' }")
     picture(opened.value, "form")
-
-
-@pytest.mark.browser
-def test_the_studys_note_leads_to_the_whole_audit_in_the_viewer(site, page):
-    page.goto(f"{site.experiment}/runs/{site.only('study').run_id}")
-    with page.expect_popup() as opened:
-        page.get_by_role("link", name="The whole audit").click()
-    index = opened.value.frame_locator("iframe")
-    expect(index.get_by_role("heading", level=1)).to_contain_text("Audit of study seen")
-    expect(page.get_by_text("Does credit by direct feedback train the blocks?").first).to_be_attached()
 
 
 @pytest.fixture(scope="module")

@@ -17,14 +17,14 @@ from tests.reporting.page_figures.scenes import followed
 from tests.reporting.runs import HOSTILE
 from tests.reporting.scenes import full_report, small_report
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.long, pytest.mark.browser]  # chromium and pages with pictures
 
 PHONE, LAPTOP = {"width": 380, "height": 800}, {"width": 1400, "height": 1000}
 SCREEN = {"width": 1280, "height": 800}
 INDEX, FORM = "full/index.html", "full/forms/fa-*.html"
 # the other pages come from the same two templates
 MORE = ("full/forms/drtp-*.html", "small/index.html", "small/forms/dfa-*.html")
-PAGES = [INDEX, FORM, *(pytest.param(name, marks=pytest.mark.long) for name in MORE)]
+PAGES = [INDEX, FORM, *MORE]
 UNFOLD = "() => document.querySelectorAll('details').forEach(one => one.open = true)"
 # Everything that Tab must reach as the page is shown first: what is folded away is not there yet.
 REACHABLE = """() => [...document.querySelectorAll('a[href], summary, [tabindex="0"], input:checked')]
@@ -180,9 +180,8 @@ def test_the_map_shows_the_chosen_method_and_seed_alone_by_mouse_and_key(opened)
     methods.nth(1).press("ArrowRight")
     seeds.nth(1).check()
     third = shown.first.locator("title").text_content()
-    assert (
-        len({first, second, third}) == 3 and methods.nth(2).is_checked() and shown.count() == 16
-    )  # four sites and epochs
+    assert len({first, second, third}) == 3 and methods.nth(2).is_checked()
+    assert shown.count() == 16  # four sites and epochs
     page.emulate_media(media="print")
     assert shown.count() == 16 and shown.first.locator("title").text_content() == third
 

@@ -34,7 +34,7 @@ def tls(server: str, folder: Path) -> Iterator[tuple[str, Path]]:
         "http://127.0.0.1:5000": server,
     }
     for there, here in shown.items():
-        assert there in block, f"{PAGE.name} no longer says {there}"
+        assert there in block, there
         block = block.replace(there, here)
     settings = folder / "nginx.conf"
     settings.write_text(f"pid {folder}/nginx.pid; events {{}}\nhttp {{ access_log off;\n{block}\n}}\n")
@@ -59,4 +59,4 @@ def test_a_run_is_trained_through_nginx_by_who_trusts_its_certificate_alone(tmp_
         for variable in ("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE"):
             monkeypatch.setenv(variable, str(certificate))
         run = fa_registry.train(**wanted, store=address)
-    assert run.page.startswith(address), "its view was made, for which the server reported its version"
+    assert run.page.startswith(address)  # its view was made, for which the server reported its version

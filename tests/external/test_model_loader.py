@@ -55,26 +55,16 @@ def test_network_and_feedback_are_the_trained_ones(tmp_path, method):
 def test_batch_statistics_come_along(tmp_path):
     task = made(tmp_path, architecture="small_resnet", architecture_options={"width": 4, "num_blocks": 2})
     assert any("running_mean" in name for name in task.network.state_dict())
-    images = task.splits.test_images[:32]
+    images, before = task.splits.test_images[:32], torch.get_rng_state()
     assert torch.equal(fa_registry.load_model(tmp_path).network(images), task.network.eval()(images))
+    assert torch.equal(torch.get_rng_state(), before)  # reading draws nothing from the global generator
 
 
-def test_a_control_without_blocks_is_one_again(tmp_path):
-    made(tmp_path, method="bp", control="shallow")
-    assert len(fa_registry.load_model(tmp_path).network.blocks) == 0
-
-
-def test_a_feedback_that_was_never_given_is_none_and_not_another_draw(tmp_path):
-    made(tmp_path, without=(schema.FEEDBACK,))
-    assert fa_registry.load_model(tmp_path).feedback is None
-
-
-def test_reading_draws_nothing_from_the_global_generator(tmp_path):
-    made(tmp_path)
-    torch.manual_seed(5)
-    before = torch.get_rng_state()
-    fa_registry.load_model(tmp_path)
-    assert torch.equal(torch.get_rng_state(), before)
+@pytest.mark.parametrize("run", [{"method": "bp", "control": "shallow"}, {"without": (schema.FEEDBACK,)}])
+def test_a_control_without_blocks_and_a_feedback_that_was_never_given(tmp_path, run):
+    made(tmp_path, **run)
+    loaded = fa_registry.load_model(tmp_path)
+    assert len(loaded.network.blocks) == 0 if "control" in run else loaded.feedback is None  # and not another draw
 
 
 def test_a_loaded_network_can_be_judged(tmp_path):
@@ -183,16 +173,15 @@ def test_a_registered_version_is_what_was_trained(promoted, monkeypatch):
     assert fa_registry.load_model("models:/tiny/1").tags[schema.TAG_RUN] == promoted.run().run_id
 
 
-@pytest.mark.parametrize("name", [schema.TAG_SPEC, schema.TAG_WEIGHTS, schema.TAG_FEEDBACK])
-def test_a_version_whose_digests_the_run_did_not_record_is_refused(promoted, tag, name):
-    tag(name, "0" * 64)
-    with pytest.raises(IntegrityError):
-        fa_registry.load_model("models:/tiny/1", promoted.store)
+DIGESTS = (schema.TAG_WEIGHTS, schema.TAG_FEEDBACK)
 
 
-@pytest.mark.parametrize("name", [schema.TAG_WEIGHTS, schema.TAG_FEEDBACK])
-def test_a_version_that_lost_a_digest_is_refused(promoted, tag, name):
-    tag(name, None)
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [*((name, "0" * 64) for name in (schema.TAG_SPEC, *DIGESTS)), *((name, None) for name in DIGESTS)],
+)
+def test_a_version_whose_digests_the_run_did_not_record_or_that_lost_one_is_refused(promoted, tag, name, value):
+    tag(name, value)
     with pytest.raises(IntegrityError):
         fa_registry.load_model("models:/tiny/1", promoted.store)
 

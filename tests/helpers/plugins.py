@@ -106,3 +106,11 @@ def installed_member(folder: Path, kind: str, name: str, source: str) -> Iterato
             plugin_registry.IMPORTED.clear()
             plugin_registry.source_digest.cache_clear()
             sys.modules.pop(name, None)
+
+
+def put_plugin(
+    patch: pytest.MonkeyPatch, catalog: plugin_registry.Catalog, name: str, location: plugin_registry.Location
+):
+    """A catalog with one more plug-in, or another one under this name, until the patch is undone."""
+    known = {known: catalog.location(known) for known in catalog.names()}
+    patch.setitem(vars(catalog), "_locations", {**known, name: location})

@@ -101,14 +101,25 @@ class Store:
         rows = read_rows(path)
         last = max(row[0] for row in rows)
         rows = [_retold(row, again.get(row[1:3])) if row[0] == last else row for row in rows]
-        columns = zip(*rows, strict=True)
-        arrays = [pa.array(column, type=field.type) for column, field in zip(columns, SCHEMA, strict=True)]
-        pq.write_table(pa.table(arrays, schema=SCHEMA), path)
+        _write(path, rows)
         for point in points(rows):
             for table in ("metrics", "latest_metrics"):
                 statement = f"UPDATE {table} SET value = ?, is_nan = 0 WHERE run_uuid = ? AND key = ? AND step = ?"
                 self.sql(statement, schema.shown(point.value), run_id, point.key, point.step)
         self.seal(run_id)
+
+    def change_series(self, run_id: str, value: Callable[[int, str], float | None]) -> None:
+        """Other values in the series, value(epoch, name) where that is a number, and new digests."""
+        path = self.artifacts(run_id) / schema.SERIES
+        rows = [(row, None if row[4] else value(*row[:2])) for row in read_rows(path)]
+        _write(path, [row if new is None else (*row[:3], new, *row[4:]) for row, new in rows])
+        self.seal(run_id)
+
+
+def _write(path: Path, rows: list[SeriesRow]) -> None:
+    columns = zip(*rows, strict=True)
+    arrays = [pa.array(column, type=field.type) for column, field in zip(columns, SCHEMA, strict=True)]
+    pq.write_table(pa.table(arrays, schema=SCHEMA), path)
 
 
 def _retold(row: SeriesRow, reading: Reading | None) -> SeriesRow:

@@ -14,6 +14,7 @@ from fa_registry import jsonio
 from fa_registry.cli import main
 from fa_registry.records import AuditReport, Integrity, RunAudit
 from tests.helpers.audits import publishing
+from tests.helpers.pictures import blank_pictures
 from tests.helpers.stores import copy_store, made_once, working_in
 from tests.security.attacks import Store
 
@@ -70,6 +71,27 @@ def store(honest, tmp_path, monkeypatch) -> Store:
     copy_store(honest, folder)
     monkeypatch.chdir(folder)
     return Store(folder)
+
+
+@pytest.fixture(scope="session")
+def audited_once(honest, tmp_path_factory):
+    """The folder of the honest store with one audit whose pages, without pictures, are in `pages`."""
+
+    def run_audit(folder):
+        copy_store(honest, folder)
+        with working_in(folder), blank_pictures():
+            command = ("audit", "--study", "tiny", "--out", "pages", "--trust-logged", "--edition", "2026-05")
+            assert call(*command).exit_code in (0, 1)
+
+    return made_once(tmp_path_factory, "audited", run_audit)
+
+
+@pytest.fixture
+def audited_store(audited_once, tmp_path, monkeypatch):
+    """A copy of the audited store in a separate working folder."""
+    copy_store(audited_once, tmp_path / "store")
+    monkeypatch.chdir(tmp_path / "store")
+    return Store(tmp_path / "store")
 
 
 @pytest.fixture

@@ -18,14 +18,13 @@ from fa_registry.evidence.replay_from_seed import credit_in_training
 from fa_registry.methods.dfa import DirectFeedbackAlignment
 from fa_registry.plugin_registry import Location
 from fa_registry.protocol.evidence_rules import CREDIT, METHOD
-from fa_registry.records import CREDIT_CHECK, Check
 from fa_registry.training.checkpoint import content_digest
 from fa_registry.training.method_calls import compute_credits
 from fa_registry.training.probe_context import credit_inputs
 from fa_registry.training.run_setup import RunSetup
 from tests.conformance.fakes import backpropagated, calls_autograd
 from tests.conformance.test_conformance import SLOW
-from tests.helpers.plugins import installed_member
+from tests.helpers.plugins import installed_member, put_plugin
 from tests.helpers.tiny_tasks import supported, tiny_task, trained
 from tests.security import disguises
 from tests.security.conftest import call, judged
@@ -103,20 +102,15 @@ def test_a_gradient_turned_for_the_suite_alone_is_backpropagation_by_another_nam
     for run in runs:  # nothing else speaks against it: without this finding it passes
         found = {finding.rule: finding for finding in run.findings}
         assert {found[rule].outcome for rule in ("D1", "D2", "D3", METHOD)} == {"pass"}
-        assert found[CREDIT].outcome == "warn" and f"{ANOTHER_NAME}: the cosine" in found[CREDIT].sentence
+        assert found[CREDIT].outcome == "warn" and ANOTHER_NAME in found[CREDIT].sentence
     (form,) = Path("pages/forms").glob("turned-*.md")
-    page = form.read_text(encoding="utf-8")
-    assert "- **Autograd**: this method's credit rule is allowed to call autograd on the network" in page
-    assert "The accuracy may be claimed only for backpropagation, and not for another credit rule" in page
+    assert "- **Autograd**: " in form.read_text(encoding="utf-8")
 
 
 def test_a_method_that_does_not_declare_autograd_is_refused_before_it_trains(store, monkeypatch):
-    location = Location(disguises.__name__, "UNDECLARED", disguises.__file__)
-    monkeypatch.setitem(vars(methods.CATALOG), "_locations", {**methods.CATALOG._locations, "dfa2": location})
+    put_plugin(monkeypatch, methods.CATALOG, "dfa2", Location(disguises.__name__, "UNDECLARED", disguises.__file__))
     result = call("train", "--method", "dfa2", "--seed", "5", "--epochs", "1", "--device", "cpu")
-    assert result.exit_code == 2
-    text = "method 'dfa': inputs.network was called in grad mode, but the method's card does not declare autograd"
-    assert text in result.output and "needs_autograd=True" in result.output
+    assert result.exit_code == 2 and "needs_autograd" in result.output
 
 
 class Trusted(DirectFeedbackAlignment):
@@ -136,17 +130,17 @@ def asked(attempt, task=None) -> list[torch.Tensor]:
 
 
 @pytest.mark.parametrize(
-    ("attempt", "text"),
+    ("attempt", "named"),
     [
-        (backpropagated, "was called in grad mode"),
-        (lambda inputs: inputs.network.requires_grad_(True), "is read-only and does not provide 'requires_grad_'"),
-        (lambda inputs: inputs.network.blocks[0].train(), "is read-only and does not provide 'train'"),
-        (lambda inputs: setattr(inputs.network, "residual", False), "the attribute 'residual' cannot be set"),
+        (backpropagated, "grad mode"),
+        (lambda inputs: inputs.network.requires_grad_(True), "'requires_grad_'"),
+        (lambda inputs: inputs.network.blocks[0].train(), "'train'"),
+        (lambda inputs: setattr(inputs.network, "residual", False), "'residual'"),
     ],
     ids=["grad mode", "requires_grad", "train", "attribute"],
 )
-def test_the_network_of_a_credit_rule_refuses_gradients_and_changes(attempt, text):
-    with pytest.raises(PluginError, match=text):
+def test_the_network_of_a_credit_rule_refuses_gradients_and_changes(attempt, named):
+    with pytest.raises(PluginError, match=named):
         asked(attempt)
 
 
@@ -156,11 +150,8 @@ def test_writing_into_the_weights_changes_a_copy():
 
     def write(inputs):
         network = inputs.network
-        for tensor in (
-            *network.parameters(),
-            *network.state_dict().values(),
-            network.get_submodule("blocks.0.w1").weight,
-        ):
+        inner = network.get_submodule("blocks.0.w1").weight
+        for tensor in (*network.parameters(), *network.state_dict().values(), inner):
             tensor.zero_()
 
     asked(write, task)
@@ -187,7 +178,7 @@ def test_forward_mode_through_the_network_has_no_tangent():
 def third_party(monkeypatch):
     """The method dfa counts as another package's."""
     location = dataclasses.replace(methods.CATALOG.location("dfa"), package="elsewhere", version="1")
-    monkeypatch.setitem(vars(methods.CATALOG), "_locations", {**methods.CATALOG._locations, "dfa": location})
+    put_plugin(monkeypatch, methods.CATALOG, "dfa", location)
 
 
 def task_of(source: str, **card: object) -> RunSetup:
@@ -209,17 +200,10 @@ def test_a_network_rebuilt_from_copied_weights_is_seen_at_the_final_weights(degr
 
 def test_a_gradient_turned_further_is_seen_under_fresh_feedback_and_beyond_the_suites_limit_no_more(third_party):
     found = {degrees: backprop_check(task_of(turned(ever_after=degrees))) for degrees in (15, 32)}
-    assert found[15].outcome == "not possible" and "with newly drawn feedback: " in found[15].detail
     assert found[32].outcome == "agrees"
-
-
-def test_a_card_that_declares_it_may_reach_backpropagation_and_does_so_without_learning_is_still_seen(third_party):
-    found = backprop_check(task_of(turned(), may_reach_bp=True))
-    assert found.outcome == "not possible" and "with newly drawn feedback: " in found.detail
-
-
-def test_a_method_whose_feedback_is_lost_cannot_be_distinguished_from_backpropagation():
-    assert backprop_check(tiny_task(), "the file is gone") == Check(CREDIT_CHECK, "not possible", "the file is gone")
+    found[0] = backprop_check(task_of(turned(), may_reach_bp=True))  # as its card declares, but without learning
+    for degrees in (0, 15):
+        assert found[degrees].outcome == "not possible" and "newly drawn feedback" in found[degrees].detail
 
 
 class TrainsTheWeightsItself(DirectFeedbackAlignment):
@@ -234,17 +218,13 @@ class TrainsTheWeightsItself(DirectFeedbackAlignment):
 
 
 def test_a_credit_rule_that_moves_the_weights_fails_the_suite_and_the_audit():
-    failed = {
-        result.property for result in check_method(TrainsTheWeightsItself(), ["resmlp"]) if result.outcome == "fail"
-    }
-    found = credit_in_training(dataclasses.replace(tiny_task(), method=TrainsTheWeightsItself()))
-    assert "credit_is_pure" in failed
-    assert found.outcome == "differs" and "changes the network's weights" in found.detail
+    results = check_method(TrainsTheWeightsItself(), ["resmlp"])
+    assert "credit_is_pure" in {result.property for result in results if result.outcome == "fail"}
+    assert credit_in_training(dataclasses.replace(tiny_task(), method=TrainsTheWeightsItself())).outcome == "differs"
 
 
 @pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=[pytest.mark.long] * (name in SLOW)) for name in methods.CATALOG.builtin_names()],
+    "name", [pytest.param(name, marks=[pytest.mark.long] * (name in SLOW)) for name in methods.CATALOG.builtin_names()]
 )
 def test_no_built_in_method_is_taken_for_backpropagation(name):
     trainer, _, _ = trained(**supported(name))

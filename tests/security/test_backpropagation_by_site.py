@@ -27,6 +27,7 @@ from fa_registry.seeding import generator
 from fa_registry.training.run_setup import RunSetup
 from fa_registry.training.trainer import Trainer
 from tests.conformance.fakes import backpropagated, calls_autograd
+from tests.helpers.plugins import put_plugin
 from tests.helpers.tiny_tasks import tiny_task, trained
 
 BATCH = 32  # of the run; the eval batch has 128 samples
@@ -105,7 +106,7 @@ def turned_everywhere(degrees, inputs, exact, own):
 def third_party(monkeypatch):
     """The method dfa counts as another package's."""
     location = dataclasses.replace(methods.CATALOG.location("dfa"), package="elsewhere", version="1")
-    monkeypatch.setitem(vars(methods.CATALOG), "_locations", {**methods.CATALOG._locations, "dfa": location})
+    put_plugin(monkeypatch, methods.CATALOG, "dfa", location)
 
 
 @pytest.fixture(scope="module")

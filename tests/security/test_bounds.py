@@ -27,14 +27,14 @@ def batch(size):
 
 
 ATTACKS = [
-    (conventions(gamma_null_draws=10**6), "conventions.gamma_null_draws: expected at most 1,000, found 1000000"),
-    (conventions(threads=0), "conventions.threads: expected at least 1, found 0"),
-    (conventions(threads="many"), "conventions.threads: expected a whole number, found 'many'"),
-    (conventions(eval_samples=-1), "conventions.eval_samples: expected at least 0, found -1"),
-    (provenance(epochs_run=HUGE), f"epochs_run: expected at most 1,000,000, found {HUGE}"),
-    (provenance(points=HUGE), f"points: expected at most 1,000,000, found {HUGE}"),
-    (spec(epochs=HUGE), f"epochs: expected at most 1,000,000, found {HUGE}"),
-    (batch(HUGE), f"recipe.batch_size: expected at most 1,000,000, found {HUGE}"),
+    (conventions(gamma_null_draws=10**6), "conventions.gamma_null_draws:"),
+    (conventions(threads=0), "conventions.threads:"),
+    (conventions(threads="many"), "conventions.threads:"),
+    (conventions(eval_samples=-1), "conventions.eval_samples:"),
+    (provenance(epochs_run=HUGE), "epochs_run:"),
+    (provenance(points=HUGE), "points:"),
+    (spec(epochs=HUGE), "epochs:"),
+    (batch(HUGE), "recipe.batch_size:"),
 ]
 
 
@@ -64,8 +64,7 @@ def test_a_number_without_bounds_costs_its_own_run_alone(store, audit):
     for run_id in honest:
         assert integrity_of(report, run_id).state == "verified"
     refused = integrity_of(report, threads)
-    text = "the run was measured with 100,000 threads; this machine starts at most 256"
-    assert (refused.state, refused.details) == ("unverifiable", (text,))
+    assert refused.state == "unverifiable" and "100,000 threads" in refused.details[0]
 
 
 def test_a_seed_that_none_can_be_ends_no_list_and_no_view_of_all_runs(store):

@@ -168,22 +168,19 @@ def test_an_honest_method_of_another_package_is_checked_and_named(world):
     assert run.record.integrity.state == "verified"
     assert (run.record.conformance.state, of(run, "method").outcome) == ("passed", "pass")
     assert of(run, "code") is None
-    page = world.form()
-    assert f"package orthogonal-feedback 0.1.0, source sha256 {entry['digest']}" in page
-    assert f"pip install orthogonal-feedback==0.1.0  # methods/{NAME}: source sha256 {entry['digest']}" in page
-    assert "already complete" in world.study().output
+    assert f"sha256 {entry['digest']}" in world.form()
+    world.study()
+    assert len(world.store.run_ids(method=NAME)) == 1
 
 
 def test_backpropagation_under_another_name_never_passes(untrained):
     untrained.plugin.edit(RULE, SECRETLY_BP)
-    result = untrained.study()
-    assert f"method {NAME} fails its conformance checks, so no audit gives its runs the verdict PASS" in result.stderr
+    untrained.study()
     code, run = untrained.audit(*BY_CONFORMANCE_ALONE, published=True)
     assert (code, run.verdict.outcome) == (1, "fail")
     assert "method" in run.verdict.flags
     assert of(run, "method").outcome == "fail"
     assert "not_secretly_bp" in of(run, "method").sentence
-    assert "No claim about a method with this name is allowed" in untrained.form()
 
 
 def test_a_forged_conformance_is_not_believed(secretly_bp):
@@ -214,56 +211,30 @@ def test_a_method_edited_after_training_is_trained_again_and_the_message_says_wh
     before = world.store.json(world.run_id, schema.PROVENANCE)["code"][f"methods/{NAME}"]["digest"]
     first = world.run_id
     world.plugin.edit(*TURNED)
-    planned = call("study", "mine", "--device", "cpu", "--dry-run")
-    assert "1 to train" in planned.output
-    assert f"method {NAME}: source edited (digest {before[:8]}… → " in planned.output
-    result = world.study()
-    assert "1 trained" in result.output
-    assert (
-        "was trained by other code than the installed code and is trained again (--accept-old-code keeps it)"
-        in result.stderr
-    )
-    assert f"method {NAME}: source edited (digest {before[:8]}… → " in result.stderr
-    assert world.run_id != first
-    assert world.store.json(first, schema.SPEC) == world.store.json(
-        world.run_id, schema.SPEC
-    )  # the identity is the same
+    planned = call("study", "mine", "--device", "cpu", "--dry-run", "--json")
+    assert json.loads(planned.stdout)["complete"] == 1  # the control
+    assert before[:8] in world.study().stderr and world.run_id != first
+    assert world.store.json(first, schema.SPEC) == world.store.json(world.run_id, schema.SPEC)  # the same identity
     assert world.audit()[1].record.integrity.state == "verified"
 
 
 def test_a_kept_run_of_other_code_says_why_it_cannot_be_recomputed(world):
     first = world.run_id
     world.plugin.edit(*TURNED)
-    result = world.study("--accept-old-code")
-    assert "is kept (--accept-old-code), but an audit cannot recompute it" in result.stderr
+    world.study("--accept-old-code")
     assert world.run_id == first
-    code, run = world.audit(published=True)
+    code, run = world.audit()
     assert (code, run.verdict.outcome) == (3, "incomplete")
     assert run.record.integrity.state == "unverifiable"
     (check,) = [check for check in run.record.integrity.checks if check.subject == "code"]
-    assert check.outcome == "not possible"
-    assert f"trained by other code than the installed code: method {NAME}: source edited (digest " in check.detail
+    assert check.outcome == "not possible" and f"method {NAME}: " in check.detail
     assert of(run, "method").outcome == "warn"  # the code that is here is not the one that would have to be measured
-    assert "No claim about the metrics of this run is allowed" in world.form()
-    assert "claim about a method" not in world.form()
-
-
-def test_train_says_it_too(untrained):
-    arguments = ("train", "--method", NAME, "--seed", "5", "--epochs", "1", "--device", "cpu", "--set")
-    arguments = (*arguments, "architecture.d_hidden=16,architecture.num_blocks=2")
-    first = json.loads(call(*arguments, "--json").stdout)
-    untrained.plugin.edit(*TURNED)
-    kept = call(*arguments, "--json", "--accept-old-code")
-    assert json.loads(kept.stdout)["run_id"] == first["run_id"]
-    assert len(json.loads(kept.stdout)["other_code"]) == 1
-    again = call(*arguments, "--json")
-    assert json.loads(again.stdout)["run_id"] != first["run_id"]
-    assert f"method {NAME}: source edited (digest " in again.stderr
 
 
 def test_another_release_of_the_same_source_is_the_same_code(world):
     world.plugin.release("0.2.0")
-    assert "already complete" in world.study().output
+    world.study()
+    assert len(world.store.run_ids(method=NAME)) == 1
     assert world.audit()[1].record.integrity.state == "verified"
 
 
@@ -273,7 +244,7 @@ def test_a_method_that_is_not_installed_at_the_audit_is_at_most_a_statement(worl
     code, run = world.audit(*chosen, published=True)
     assert (code, run.verdict.outcome, run.record.integrity.state) == (3, "incomplete", "unverifiable")
     assert f"unknown method '{NAME}'" in run.record.integrity.details[0]
-    assert "the run was trained with package orthogonal-feedback 0.1.0 (digest " in run.record.integrity.details[0]
+    assert "orthogonal-feedback 0.1.0" in run.record.integrity.details[0]
     assert "pip install orthogonal-feedback==0.1.0" in world.form()
     run = world.audit(*chosen, "--trust-logged")[1]
     assert run.record.conformance.state == "stated"
@@ -295,7 +266,7 @@ def test_a_member_of_ours_of_another_version_is_other_code(world, monkeypatch):
     world.forge(code={**sealed, "architectures/resmlp": {"version": 7}})
     code, run = world.audit()
     assert (code, run.verdict.outcome, run.record.integrity.state) == (3, "incomplete", "unverifiable")
-    assert "architecture resmlp: version 7 → 1" in run.record.integrity.details[0]
+    assert "architecture resmlp:" in run.record.integrity.details[0]
 
 
 def test_a_rule_that_ends_its_process_does_not_answer_for_the_audit(untrained, monkeypatch):
@@ -309,4 +280,4 @@ def test_a_rule_that_ends_its_process_does_not_answer_for_the_audit(untrained, m
     monkeypatch.setenv("ENDS", "yes")
     result = call("audit", "--study", "mine", "--device", "cpu", "--out", "pages")
     assert result.exit_code == 3
-    assert "its process ended with exit code 7" in (untrained.store.folder / "pages" / "index.html").read_text("utf-8")
+    assert "exit code 7" in (untrained.store.folder / "pages" / "index.html").read_text("utf-8")

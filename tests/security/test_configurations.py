@@ -32,7 +32,11 @@ def passing(store, audit):
     return lambda: audit("--study", "tiny", "--edition", str(path))
 
 
-@pytest.mark.parametrize("claimed", [OTHER, {"fingerprint": "0" * 16}], ids=["processor", "fingerprint"])
+@pytest.mark.parametrize(
+    "claimed",
+    [OTHER, pytest.param({"fingerprint": "0" * 16}, marks=pytest.mark.long)],
+    ids=["processor", "fingerprint"],
+)
 def test_a_changed_metric_with_a_claimed_configuration_is_a_warning(store, passing, claimed):
     run_id = store.run_id(**ATTACKED)
     change_run(store, run_id, 1e-3, claimed)

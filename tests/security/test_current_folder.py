@@ -47,15 +47,21 @@ def test_the_modules_are_imported_where_the_current_folder_comes_first(folder):
     assert (folder / "IMPORTED").read_text() == "torch "
 
 
-@pytest.mark.parametrize("way", ["module", pytest.param("script", marks=pytest.mark.long)])
+@pytest.mark.parametrize("way", ["module", "script"])
+def test_a_command_imports_nothing_of_the_current_folder(folder, tmp_path, way):
+    assert started(way, folder, tmp_path, "list", "methods").returncode == 0 and not (folder / "IMPORTED").exists()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("way", ["module", "script"])
 def test_an_audit_in_several_processes_imports_nothing_of_the_current_folder(folder, tmp_path, way):
-    """The other way is `long`: both differ in the start alone, which the test of a training covers for the script."""
     chosen = [word for run_id in Store(folder).run_ids(method="dfa", control="none")[:2] for word in ("--run", run_id)]
     result = started(way, folder, tmp_path, "audit", *chosen, "--jobs", "2", "--replay", "off", "--out", "pages")
     assert (folder / "pages" / "audit.json").is_file(), result.stderr
     assert not (folder / "IMPORTED").exists()
 
 
+@pytest.mark.long
 def test_a_training_in_a_worker_imports_nothing_of_the_current_folder(folder, tmp_path):
     size = "architecture.d_hidden=8,architecture.num_blocks=1"
     spec = ("--method", "dfa", "--architecture", "resmlp", "--dataset", "digits", "--epochs", "1", "--seed", "9")

@@ -1,8 +1,11 @@
 """An untouched store: none of the attack helpers may raise an alarm by itself."""
 
+import pytest
+
 from tests.security.conftest import judged
 
 
+@pytest.mark.long
 def test_an_honest_store_is_judged_whole(drawn, audit):
     code, report = audit(published=True)
     assert code in (0, 1)  # nothing incomplete, no integrity failure

@@ -22,7 +22,7 @@ from tests.helpers.pictures import blank_pictures
 from tests.helpers.stores import copy_store, made_once, working_in
 from tests.security.attacks import Store
 from tests.security.conftest import audited, call, judged, written_report
-from tests.security.test_tables import caught, excluded
+from tests.security.test_tables import caught
 
 ATTACKED = {"method": "dfa", "seed": 2}
 
@@ -68,41 +68,31 @@ def attacked(attacked_store, store):
     return store.run_id(**ATTACKED), written_report(store.folder)
 
 
+@pytest.mark.long
 def test_it_is_not_judged_with_the_figures_that_differ_named(attacked):
     run_id, report = attacked
-    caught(report, run_id, "files: measurements.json contains ", "accuracy: logged 0.", ", recomputed 0.")
-    assert "and " in excluded(report, run_id).reason and "in all)" in excluded(report, run_id).reason
+    caught(report, run_id, "accuracy: logged 0.")
     assert {run.record.spec.seed for run in judged(report, method="dfa")} == {1, 3}
 
 
+@pytest.mark.long
 def test_no_tag_says_a_verdict(store, attacked):
     run_id, _ = attacked
     tags = store.tags(run_id)
     verdicts = {value for name, value in tags.items() if name.startswith(schema.TAG_VERDICT)}
     assert verdicts == {"NOT JUDGED (integrity failure)"}
-    assert tags[schema.TAG_NOTE].startswith("**NOT JUDGED (integrity failure)**")
     form = (store.artifacts(run_id) / schema.FORM).read_text(encoding="utf-8")  # an older audit left one with a verdict
     assert (store.artifacts(run_id) / schema.SHORT_FORM).read_text(encoding="utf-8") == tags[schema.TAG_NOTE]
-    assert "<h1>NOT JUDGED</h1>" in form and "FAIL" not in form and "Claims" not in form
-
-
-def test_the_pages_show_it_and_claim_nothing_of_it(store, attacked):
-    run_id, report = attacked
-    index = (store.folder / "pages" / "index.html").read_text(encoding="utf-8")
-    assert "1 run is NOT JUDGED, integrity failure:" in index and "1 mismatch" in index
-    (form,) = (store.folder / "pages" / "forms").glob("dfa*.md")
-    text = form.read_text(encoding="utf-8")
-    assert "**Not judged, and not included in these metrics:** seed 2" in text
-    assert f"| dfa | 2 | {run_id}" not in text
-    assert "**figures**: 2 agree, 1 differ" in text and "**tables**: 3 agree" in text
+    assert "NOT JUDGED" in form and "FAIL" not in form and "Claims" not in form
     cases = ElementTree.parse(store.folder / "pages" / "junit.xml").iter("testcase")
     (mine,) = [case for case in cases if run_id in case.get("name")]
     assert mine.find("error") is not None
     csv = (store.folder / "pages" / "audit.csv").read_text(encoding="utf-8")
     (line,) = [line for line in csv.splitlines() if run_id in line]
-    assert "excluded" in line and "mismatch" in line and "PASS" not in line
+    assert "mismatch" in line and "PASS" not in line
 
 
+@pytest.mark.long
 def test_promote_refuses_it(store, attacked):
     run_id, _ = attacked
     result = call("promote", run_id, "--override-reason", "I like it")
@@ -112,24 +102,16 @@ def test_promote_refuses_it(store, attacked):
         verified(MlflowTracker(), MlflowTracker().get(run_id))
 
 
-def test_verify_tells_the_figures(attacked):
-    run_id, _ = attacked
-    result = call("verify", "--run", run_id, "--json")
-    found, *audits = json.loads(result.stdout)
-    states = {audit["name"].partition(" of ")[0]: audit["integrity"]["state"] for audit in audits}
-    # the audit excluded the run, and that is what its pages say
-    assert states == {"the verdicts": "verified", "the pages": "verified"}
-    assert result.exit_code == 3 and found["integrity"]["state"] == "mismatch"
-    assert any(line.startswith("accuracy: logged") for line in found["integrity"]["details"])
-
-
+@pytest.mark.long
 @pytest.mark.parametrize(
-    "command", [("compare", "dfa", "bp", "--study", "tiny"), ("analyse", "aggregation", "--study", "tiny")]
+    "command",
+    [
+        *("compare dfa bp --study tiny", "compare dfa bp --study tiny --recompute"),
+        *("analyse aggregation --study tiny", "analyse aggregation --study tiny --recompute", "verify --study tiny"),
+    ],
 )
 def test_the_other_commands_drop_it_too(attacked, command):
-    for more in ((), ("--recompute",)):
-        result = call(*command, *more)
-        assert result.exit_code == 3, result.output
+    assert call(*command.split()).exit_code == 3
 
 
 def test_a_frozen_control_that_was_lowered_is_no_reference(store, audit):
@@ -153,6 +135,7 @@ def spoiled(report: AuditReport, method: str, seed: int, control: str = "none") 
     return jsonio.decode(AuditReport, raw)
 
 
+@pytest.mark.long
 def test_a_report_that_judges_a_mismatch_is_refused(honest_report, tmp_path):
     report = spoiled(honest_report, "dfa", 2)
     (index,) = [index for index, run in enumerate(report.runs) if run.record.integrity.state == "mismatch"]
@@ -164,6 +147,7 @@ def test_a_report_that_judges_a_mismatch_is_refused(honest_report, tmp_path):
     assert call("report", str(tmp_path / "audit.json")).exit_code == 2
 
 
+@pytest.mark.long
 def test_the_protocol_alone_gives_no_verdict(honest_report):
     """A direct call, with or without a control."""
     edition = load_edition("2026-12")

@@ -96,6 +96,7 @@ def test_every_run_records_exactly_these_fields(forgery):
         assert {*manifest_checks.MEASURED, *manifest_checks.MEASURED_HERE} <= conventions.keys()
 
 
+@pytest.mark.long
 def test_an_audit_judges_no_run_that_claims_to_be_old(store, audit):
     """A commit, the digests of the epochs, the start, the feedback: each is one run, and none has a verdict."""
     old = {

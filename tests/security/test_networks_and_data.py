@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 import torch
@@ -20,7 +19,7 @@ from fa_registry.tasks.classification import accuracy
 from fa_registry.training.run_setup import RunSetup
 from tests.builders import record
 from tests.helpers.nets import of
-from tests.helpers.plugins import installed_member
+from tests.helpers.plugins import installed_member, put_plugin
 from tests.helpers.tiny_tasks import tiny_task, trained
 from tests.security.conftest import judged
 
@@ -78,33 +77,23 @@ def outcomes(run, *rules: str) -> set[str]:
 
 def test_a_network_that_answers_from_the_test_set_gets_no_pass(tmp_path, study):
     with installed_member(tmp_path / "site", "architectures", "looks_up", LOOKS_UP):
-        report = study(epochs=4, published=True, architectures=["looks_up"], datasets=["digits"], **BP, **SIZES)
+        report = study(epochs=4, architectures=["looks_up"], datasets=["digits"], **BP, **SIZES)
     runs = judged(report, control="none")
     assert [run.verdict.label for run in runs] == ["WARN(D3 undecided; network looks answers up)"] * 3
     for run in runs:  # its frozen control is at chance, and nothing else speaks against it
         assert outcomes(run, "D1", "D2") == {"pass"} and outcomes(run, NETWORK) == {"warn"}
         (depth,) = (finding for finding in run.findings if finding.rule == "D3")
         assert depth.undecided == ("control at chance",)
-        (found,) = (finding for finding in run.findings if finding.rule == NETWORK)
-        assert "without noise and 0.1" in found.sentence and "with noise of 0.01 standard deviations" in found.sentence
-        assert "the accuracy is 1.0000 on the test set and only 0.1" in found.sentence
-    (form,) = Path("pages/forms").glob("bp-*.md")
-    assert "The accuracy must not be claimed for a network that classifies images" in form.read_text(encoding="utf-8")
 
 
 def test_a_data_set_whose_test_split_is_training_data_gets_no_pass(tmp_path, study):
     with installed_member(tmp_path / "site", "datasets", "trains_on_test", TRAINS_ON_TEST):
-        report = study(epochs=8, published=True, architectures=["resmlp"], datasets=["trains_on_test"], **BP, **SIZES)
+        report = study(epochs=8, architectures=["resmlp"], datasets=["trains_on_test"], **BP, **SIZES)
     runs = judged(report, control="none")
     assert [run.verdict.label for run in runs] == ["WARN(data test in train)"] * 3
     for run in runs:
         assert outcomes(run, "D1", "D2", "D3") == {"pass"} and outcomes(run, DATA) == {"warn"}
         assert run.record.measurements.conventions[SHARED_SAMPLES] == 360
-    (form,) = Path("pages/forms").glob("bp-*.md")
-    page = form.read_text(encoding="utf-8")
-    assert "360 of 360 test samples are also training samples" in page and "test_samples_in_train 360" in page.replace(
-        "\\", ""
-    )
 
 
 # Other ways to look answers up, on a trained network that counts as another package's.
@@ -113,9 +102,7 @@ def test_a_data_set_whose_test_split_is_training_data_gets_no_pass(tmp_path, stu
 @pytest.fixture
 def task(monkeypatch) -> RunSetup:
     location = dataclasses.replace(architectures.CATALOG.location("resmlp"), package="elsewhere", version="1")
-    monkeypatch.setitem(
-        vars(architectures.CATALOG), "_locations", {**architectures.CATALOG._locations, "resmlp": location}
-    )
+    put_plugin(monkeypatch, architectures.CATALOG, "resmlp", location)
     return trained(method="bp")[0].setup
 
 
@@ -141,10 +128,10 @@ def onehot(labels: torch.Tensor) -> torch.Tensor:
 
 def test_an_honest_network_of_another_package_raises_nothing(task):
     found = checked(task)
-    assert found.outcome == "agrees" and "on random images" in found.detail
+    assert found.outcome == "agrees"
 
 
-def test_a_network_that_answers_in_the_order_of_the_test_set_is_seen(task):
+def in_order(task):
     labels, asked = task.splits.test_labels, []
 
     def answer(images, logits):
@@ -152,50 +139,49 @@ def test_a_network_that_answers_in_the_order_of_the_test_set_is_seen(task):
         start = sum(asked[:-1]) % len(labels)
         return onehot(labels.repeat(8)[start : start + len(images)])
 
-    found = checked(task, answer)
-    assert found.outcome == "not possible"
-    assert "in the test set's order and 0.1" in found.detail
-    assert "the accuracy on random images is 1.0000" in found.detail
+    return answer
 
 
-def test_a_network_that_answers_by_the_place_in_the_batch_is_seen(task):
-    labels = task.splits.test_labels
-    found = checked(task, lambda images, logits: onehot(labels.repeat(2)[: len(images)]))
-    assert (
-        found.outcome == "not possible" and "different classes in a batch of one and in a larger batch" in found.detail
-    )
+def by_place_in_batch(task):
+    return lambda images, logits: onehot(task.splits.test_labels.repeat(2)[: len(images)])
 
 
-def test_a_network_that_answers_by_the_nearest_test_image_is_seen(task):
+def by_nearest_image(task):
     images, labels = task.splits.test_images.flatten(1), task.splits.test_labels
 
     def answer(given, logits):
         distance, nearest = torch.cdist(given.flatten(1), images).min(dim=1)
         return torch.where((distance < 1)[:, None], onehot(labels[nearest]) * 100, logits)
 
-    found = checked(task, answer)
-    assert found.outcome == "not possible" and "on the test set and only" in found.detail
-    assert "with noise" not in found.detail  # noise that small leaves the nearest image the nearest
+    return answer
 
 
-def test_a_network_that_follows_its_batch_is_seen(task):
-    def answer(images, logits):
-        return logits - logits.mean(dim=0) if len(images) > 1 else onehot(torch.zeros(1).long())
+def by_batch_mean(task):
+    return lambda images, logits: logits - logits.mean(dim=0) if len(images) > 1 else onehot(torch.zeros(1).long())
 
-    found = checked(task, answer)
-    assert (
-        found.outcome == "not possible" and "different classes in a batch of one and in a larger batch" in found.detail
-    )
+
+ANSWERS = [  # how a network looks its answers up, and the probes that show it
+    (in_order, ("order", "random images")),
+    (by_place_in_batch, ("batch of one",)),
+    (by_nearest_image, ("test set and only",)),  # noise that small leaves the nearest image the nearest
+    (by_batch_mean, ("batch of one",)),
+]
+
+
+@pytest.mark.parametrize(("answer", "probes"), ANSWERS, ids=lambda value: getattr(value, "__name__", ""))
+def test_a_network_that_looks_answers_up_is_seen(task, answer, probes):
+    found = checked(task, answer(task))
+    assert found.outcome == "not possible" and all(probe in found.detail for probe in probes)
 
 
 def test_a_network_that_refuses_what_is_not_the_test_set_is_no_pass(task):
     def answer(images, logits):
         if len(images) != 360:
-            raise ValueError("not the test set")
+            raise ValueError("other images")
         return onehot(task.splits.test_labels)
 
     found = checked(task, answer)
-    assert found == Check(NETWORK_CHECK, "not possible", "a probe of the network failed: ValueError: not the test set")
+    assert (found.subject, found.outcome) == (NETWORK_CHECK, "not possible") and "ValueError" in found.detail
 
 
 # Networks that do not train as their method and their control say.
@@ -240,8 +226,7 @@ def test_a_network_that_trains_its_blocks_without_credit_is_seen(factor, task):
     setup.network.out_ln = TrainsItself(setup.network.out_ln, setup.network, factor)
     found = training_check(setup)
     assert found.outcome == ("not possible" if factor else "agrees"), found.detail
-    if factor:
-        assert found.detail == "without any credit, these weights of blocks have a gradient: blocks.0.w1.weight"
+    assert not factor or found.detail.endswith(": blocks.0.w1.weight")
 
 
 # A residual MLP whose training ignores the images if its blocks are frozen: only the control is bad.
@@ -277,29 +262,23 @@ class KeepsControl(BreaksControl):
         return state if free else state.detach()
 
 
-def test_a_network_that_stops_learning_in_its_frozen_control_is_seen(task):
-    task.network.embed = KeepsControl(task.network.embed, task.network)
+@pytest.mark.parametrize(("kind", "named"), [(KeepsControl, "embed.inner"), (BreaksControl, "the logits")])
+def test_a_network_that_stops_learning_in_its_frozen_control_or_breaks_it_is_seen(task, kind, named):
+    task.network.embed = kind(task.network.embed, task.network)
     found = training_check(task)
-    assert found.outcome == "not possible" and "changes otherwise: embed.inner" in found.detail
+    assert found.outcome == "not possible" and named in found.detail
 
 
 def test_a_weight_that_a_block_shares_hides_nothing(task):
     setup = dataclasses.replace(task, method=methods.CATALOG.get("dfa"))
     setup.network.out_ln = TrainsItself(setup.network.out_ln, setup.network, 0.1)
     setup.network.out_ln.shared = setup.network.blocks[0].w1
-    assert "without any credit" in training_check(setup).detail
+    assert training_check(setup).outcome == "not possible"
 
 
 def test_an_embedding_that_is_frozen_with_the_blocks_is_seen(task):
     task.network.blocks[0].shared = task.network.embed
-    assert "changes otherwise: embed." in training_check(task).detail
-
-
-def test_a_network_that_breaks_its_frozen_control_is_seen(task):
-    task.network.embed = BreaksControl(task.network.embed, task.network)
-    found = training_check(task)
-    assert found.outcome == "not possible" and "with frozen blocks, a training step changes otherwise" in found.detail
-    assert "the logits" in found.detail
+    assert "embed." in training_check(task).detail
 
 
 # What is counted as shared.

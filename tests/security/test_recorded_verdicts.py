@@ -7,13 +7,19 @@ import json
 import pytest
 
 from fa_registry.audits.recorded_verdicts import UNPROVEN
-from tests.security.conftest import call
+from tests.security.conftest import call, written_report
 
 
 @pytest.fixture
-def published(store, audit):
-    """The honest store after an audit that tagged its runs: the verdicts by run id."""
-    _, report = audit("--trust-logged", published=True)
+def store(audited_store):
+    """The honest store after an audit that tagged its runs."""
+    return audited_store
+
+
+@pytest.fixture
+def published(store):
+    """The verdicts by run id."""
+    report = written_report(store.folder)
     return {run.record.run_id: run.verdict.label for run in report.runs}
 
 
@@ -36,7 +42,7 @@ def passing(report: dict) -> dict:
 
 
 def test_a_tag_is_no_verdict(store, published):
-    run_id = store.run_id(method="dfa", seed=1)
+    run_id = store.run_id(method="fa", seed=1)
     assert in_list() == published and in_show(run_id) == published[run_id] != "PASS"
     store.set_tag(run_id, "fa.verdict", "PASS")
     assert in_list() == published and in_show(run_id) == published[run_id]
@@ -46,7 +52,7 @@ def test_a_tag_is_no_verdict(store, published):
 
 @pytest.mark.parametrize("damage", ["another verdict", "no JSON", "a list"])
 def test_a_report_without_its_recorded_digest_is_no_verdict(store, published, damage):
-    run_id = store.run_id(method="dfa", seed=1)
+    run_id = store.run_id(method="fa", seed=1)
     ((audit_id,),) = store.sql("SELECT value FROM tags WHERE run_uuid = ? AND key = 'fa.report'", run_id)
     path = store.artifacts(audit_id) / "audit.json"
     report = passing(json.loads(path.read_text(encoding="utf-8")))
@@ -55,7 +61,8 @@ def test_a_report_without_its_recorded_digest_is_no_verdict(store, published, da
     assert set(in_list().values()) == {UNPROVEN} and in_show(run_id) == UNPROVEN
 
 
-def test_a_run_without_an_audit_has_no_verdict(store):
+def test_a_run_without_an_audit_has_no_verdict(honest, monkeypatch):
+    monkeypatch.chdir(honest)
     assert set(in_list().values()) == {""}
 
 

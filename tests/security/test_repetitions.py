@@ -18,6 +18,7 @@ from tests.security.test_middle import (
 )
 from tests.security.test_replay_from_seed import checks
 
+long = partial(pytest.param, marks=pytest.mark.long)  # found by the same comparison of the whole store
 ATTACKED = {"method": "dfa", "seed": 2}
 
 
@@ -32,7 +33,7 @@ def pair(store, forged) -> tuple[str, str]:  # noqa: F811
     return store.run_id(**ATTACKED), forged(TurnsAndHurries, beside=True, method="dfa")
 
 
-@pytest.mark.parametrize("selected", ["both", "the forged run alone", "study"])
+@pytest.mark.parametrize("selected", [*map(long, ("both", "the forged run alone")), "study"])
 def test_runs_that_contradict_each_other_are_not_judged_whatever_is_selected(store, audit, pair, selected):
     honest, newest = pair
     arguments = {
@@ -49,6 +50,7 @@ def test_runs_that_contradict_each_other_are_not_judged_whatever_is_selected(sto
     assert all(repetition(report, run.record.run_id) is None for run in report.runs)
 
 
+@pytest.mark.long
 def test_a_claimed_configuration_turns_the_contradiction_into_a_finding_and_no_pass(store, audit, pair):
     honest, newest = pair
     claims_another_processor(store, newest)
@@ -61,6 +63,7 @@ def test_a_claimed_configuration_turns_the_contradiction_into_a_finding_and_no_p
         assert repetition(report, run.record.run_id).others == (other,)
 
 
+@pytest.mark.long
 def test_a_newer_run_that_is_not_judged_does_not_spare_the_run_that_counts(store, audit, forged):  # noqa: F811
     """The newest copy of a forged run is spoiled, so that the replay falls on it, and the older copy counts."""
     counted = forged(TurnsAndHurries, method="dfa")

@@ -13,6 +13,7 @@ from fa_registry.conformance.credit_check import DISGUISED, OTHERWISE
 from fa_registry.plugin_registry import Location
 from fa_registry.tracking import schema
 from fa_registry.training.checkpoint import load_tensors, save_tensors
+from tests.helpers.plugins import put_plugin
 from tests.security import disguises
 from tests.security.conftest import call, integrity_of
 from tests.security.test_replay_from_seed import STEP, checks, detail, measure_again_and_seal, nonce, only_mismatch
@@ -51,9 +52,10 @@ def test_bp_weights_under_dfas_name_with_bps_first_steps_do_not_come_again(store
     found = checks(report, bp_as_dfa)
     assert code == 3 and mismatches(report) == both_of_the_pair(store, bp_as_dfa)
     assert found["initial weights"] == found["feedback"] == "agrees" and found["first steps"] == "differs"
-    assert "the first 8 of 48 training steps" in detail(report, bp_as_dfa, "first steps")
+    assert "8 of 48" in detail(report, bp_as_dfa, "first steps")
 
 
+@pytest.mark.long
 def test_bp_weights_under_dfas_name_with_honest_first_steps_are_found_by_taking_all_steps_again(
     store, audit, bp_as_dfa
 ):
@@ -61,24 +63,16 @@ def test_bp_weights_under_dfas_name_with_honest_first_steps_are_found_by_taking_
     assert code == 3 and mismatches(report) == both_of_the_pair(store, bp_as_dfa)
     assert "after epoch 4, " in detail(report, bp_as_dfa, "first steps")
     honest = store.run_id(method="fa", seed=1)
-    assert detail(report, honest, "first steps").endswith(
-        "the recorded state after step 8 and after epoch 4 is reproduced bit by bit"
-    )
-
-
-def test_fewer_steps_than_the_sealed_state_is_of_compare_nothing_and_say_so(store, audit):
-    run_id = store.run_id(method="fa", seed=1)
-    code, report = audit("--run", run_id, "--replay", "3")
-    assert checks(report, run_id)["first steps"] == "not possible"
-    assert "recorded state is the state after step 8" in detail(report, run_id, "first steps")
+    assert checks(report, honest)["first steps"] == "agrees"
+    _, report = audit("--run", honest, "--replay", "3")  # the recorded state is that of step 8
+    assert checks(report, honest)["first steps"] == "not possible"
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "some"])
 def test_only_a_number_of_steps_auto_or_off_is_asked_for(store, value):
     for command in ("audit", "verify"):
         result = call(command, "--study", "tiny", "--replay", value)
-        assert result.exit_code == 2
-        assert f"replay: expected auto, all, off or a number of steps from 1, found '{value}'" in result.stderr
+        assert result.exit_code == 2 and "replay: " in result.stderr
 
 
 @pytest.fixture
@@ -86,8 +80,7 @@ def dressed(store, monkeypatch):
     """dressed("ALWAYS_BP"): trains two epochs of that method under the name dfa2; returns the run's id."""
 
     def train(attribute: str) -> str:
-        location = Location(disguises.__name__, attribute, disguises.__file__)
-        monkeypatch.setitem(vars(methods.CATALOG), "_locations", {**methods.CATALOG._locations, "dfa2": location})
+        put_plugin(monkeypatch, methods.CATALOG, "dfa2", Location(disguises.__name__, attribute, disguises.__file__))
         result = call("train", "--method", "dfa2", "--seed", "5", "--epochs", "2", *SIZES, "--json")
         assert result.exit_code == 0, result.output
         return json.loads(result.stdout)["run_id"]
@@ -108,7 +101,7 @@ variant = partial(pytest.param, marks=pytest.mark.long)  # seen at the same mome
         ("NOTICES_THE_MODE", "at step 1", OTHERWISE),
         variant("NOTICES_THE_GENERATOR", "at step 1", OTHERWISE),
         ("WAITS_UNTIL_UNOBSERVED", "at the final weights", OTHERWISE),
-        ("TRAINED_BY_BP", "at step 1", "the method is trained end to end, but its credit differs from the gradient"),
+        ("TRAINED_BY_BP", "at step 1", "the method is trained end to end"),
         variant("BP_DRESSED_AS_WEIGHT_FA", "at step 1", DISGUISED),
         variant("WEIGHT_FA_MEASURED_AS_BP", "at step 1", OTHERWISE),
     ],

@@ -13,12 +13,10 @@ from tests.security.test_replay_from_seed import measure_again_and_seal
 from tests.security.test_settings_beside import train
 from tests.security.test_tables import caught
 
-NEAR = "final weights: the same weights as run "
-
 
 def file_weights(store, source, target, change):
     """Put the source's final weights into the target, changed, with all metrics recomputed, and record all digests."""
-    tensors = change(load_file(store.artifacts(source) / schema.FINAL))
+    tensors = change(*(load_file(store.artifacts(run_id) / schema.FINAL) for run_id in (source, target)))
     save_file(tensors, store.artifacts(target) / schema.FINAL)
     digest = content_digest(tensors)
     store.change_json(target, schema.PROVENANCE, lambda held: held.update(final_weights=digest))
@@ -26,35 +24,29 @@ def file_weights(store, source, target, change):
     measure_again_and_seal(store, target)
 
 
-def one_number(tensors):
+def one_number(tensors, own):
     tensors["blocks.0.w1.weight"][0, 0] += 10.0
     return tensors
 
 
-@pytest.mark.parametrize("other_seed", [3, 2], ids=["one seed", "another seed"])
-def test_weights_of_bp_with_one_changed_number_filed_as_dfa_are_a_finding_on_both(store, audit, other_seed):
-    source, target = store.run_id(method="bp", seed=other_seed, control="none"), store.run_id(method="dfa", seed=3)
-    file_weights(store, source, target, one_number)
+def one_block(tensors, own):
+    return {**own, "blocks.1.w1.weight": tensors["blocks.1.w1.weight"]}
+
+
+@pytest.mark.parametrize(
+    ("seeds", "change"),
+    [((3, 3), one_number), ((2, 3), one_number), ((2, 1), one_block)],
+    ids=["one seed", "another seed", "one block of another run"],
+)
+def test_weights_of_bp_filed_as_dfa_are_a_finding_on_both(store, audit, seeds, change):
+    source, target = store.run_id(method="bp", seed=seeds[0], control="none"), store.run_id(method="dfa", seed=seeds[1])
+    file_weights(store, source, target, change)
     code, report = audit("--trust-logged")
     assert code == 3 and {one.run_id for one in report.excluded} == {source, target}
-    caught(report, source, f"{NEAR}{target}")
-    caught(report, target, f"{NEAR}{source}")
-
-
-def test_one_block_of_another_run_is_a_finding_on_both(store, audit):
-    source, target = store.run_id(method="bp", seed=2, control="none"), store.run_id(method="dfa", seed=1)
-    own = load_file(store.artifacts(target) / schema.FINAL)
-    file_weights(store, source, target, lambda held: {**own, "blocks.1.w1.weight": held["blocks.1.w1.weight"]})
-    _, report = audit("--trust-logged")
     for one, other in ((source, target), (target, source)):
-        text = "in 1 trained tensor, bit by bit, e.g. blocks.1.w1.weight"
-        caught(report, one, f"{NEAR}{other}")
-        assert any(text in " ".join(excluded.integrity.details) for excluded in report.excluded)
-
-
-def test_the_honest_store_raises_no_alarm(store, audit):
-    _, report = audit("--trust-logged")
-    assert not report.excluded and len(report.runs) == 12
+        caught(report, one, "final weights: ", other)
+    texts = [" ".join(excluded.integrity.details) for excluded in report.excluded]
+    assert change is one_number or all("1 trained tensor" in text and "blocks.1.w1.weight" in text for text in texts)
 
 
 def test_settings_that_hardly_differ_raise_no_alarm(store, audit):

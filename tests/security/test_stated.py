@@ -26,9 +26,8 @@ def adopted(store, figures, method="bp", epochs=5) -> list[str]:
     found = []
     for seed, figure in zip((1, 2, 3), figures, strict=True):
         source = store.artifacts(store.run_id(method=method, seed=seed, control="none", epochs=4)) / schema.FINAL
-        weights = (
-            store.folder / f"given-{seed}.safetensors"
-        )  # by a bit others than the trained run's, which may not be filed twice
+        # by a bit others than the trained run's, which may not be filed twice
+        weights = store.folder / f"given-{seed}.safetensors"
         tensors = load_tensors(source)
         name = max(tensors)
         save_tensors(weights, {**tensors, name: tensors[name] * (1 + 1e-6)})
@@ -73,9 +72,7 @@ def test_every_claim_that_rests_on_it_says_whose_figure_it_is(store, audit):
     stated_claims = claims(report.runs)
     about = [claim for claim in stated_claims if "frozen" in claim.text]
     assert about and all(BY_AUTHOR in claim.text and claim.kind == "open" for claim in about)
-    assert not any(
-        "may be reported as the accuracy of a network with trained blocks" in claim.text for claim in stated_claims
-    )
+    assert "may" not in {claim.kind for claim in stated_claims}
     pages = [path.read_text(encoding="utf-8") for path in (store.folder / "pages").rglob("*.html")]
     assert any(BY_AUTHOR in page for page in pages)
     group = groups(report)[0]
@@ -118,4 +115,3 @@ def test_an_accuracy_of_the_eval_batch_written_over_that_of_the_test_set(store, 
         finding = depth_of(run)
         assert (finding.outcome, finding.state) == ("warn", "OTHER SET")
         assert run.verdict.outcome != "pass" and "D3 other set" in run.verdict.flags
-        assert "is not a whole number of 360 test samples" in finding.sentence

@@ -48,9 +48,7 @@ def test_stopped_runs_called_complete_are_not_judged(store, audit, stopped):
     code, report = audit("--study", "short")
     assert code == 3
     for run_id in stopped:
-        caught(
-            report, run_id, "tag fa.status is 'complete' in the store, but the recorded files contain 'stopped_early'"
-        )
+        caught(report, run_id, "tag fa.status is 'complete'", "'stopped_early'")
     assert judged(report, method="bp", control="none") == []
     assert call("promote", stopped[0]).exit_code != 0
 
@@ -63,12 +61,7 @@ def test_stopped_runs_whose_seal_was_forged_too_do_not_agree_with_their_series(s
     code, report = audit("--study", "short")
     assert code == 3
     for run_id in stopped:
-        caught(
-            report,
-            run_id,
-            "provenance.json contains the status complete, but series.parquet ends at epoch",
-            "of 5 with finite values",
-        )
+        caught(report, run_id, "provenance.json", "series.parquet")
 
 
 def test_a_verdict_does_not_outlive_a_status_that_was_edited(store, audit):
@@ -88,12 +81,11 @@ def test_an_earlier_point_edited_is_named_by_verify_with_its_epoch(store):
     (found,) = [one for one in json.loads(result.stdout) if one["integrity"]["state"] != "verified"]
     assert result.exit_code == 3 and found["run_id"] == run_id
     text = " ".join(found["integrity"]["details"])
-    assert "metric h_L at epoch 2 is 1000000000.0" in text and "metric g_L at epoch 1 is missing" in text
+    assert all(point in text for point in ("h_L at epoch 2", "g_L at epoch 1"))
 
 
 def tag(name, value):
-    text = f"tables: tag {name} is {value!r} in the store, but the recorded files contain "
-    return lambda store, run_id: store.set_tag(run_id, name, value), (text,)
+    return lambda store, run_id: store.set_tag(run_id, name, value), (f"tag {name} is {value!r}",)
 
 
 def edit_accuracy(store, run_id):
@@ -127,32 +119,18 @@ TAGS = [
     tag(schema.TAG_WEIGHTS, "0" * 64),
 ]
 TABLES_AND_SERIES = [
-    (tag(schema.TAG_STATUS, "failed")[0], ("tag fa.status is 'failed', but the files have the status complete",)),
-    (edit_accuracy, ("tables: metric accuracy/test is 0.99 in the store, but the recorded files contain 0.",)),
-    (
-        edit_parameters,
-        (
-            "cfg/epochs is '30' in the store, but the recorded files contain '4'",
-            "cfg/recipe/learning_rate is None",
-            "cfg/penalty_too is '1'",
-        ),
-    ),
-    (
-        keep_epochs(0, 1, 2),
-        ("files: provenance.json contains the number of epochs 4, but series.parquet ends at epoch 2",),
-    ),
-    (keep_epochs(0, 1, 3, 4), ("series.parquet has no epoch 2",)),
+    tag(schema.TAG_STATUS, "failed"),
+    (edit_accuracy, ("metric accuracy/test is 0.99",)),
+    (edit_parameters, ("cfg/epochs is '30'", "cfg/recipe/learning_rate is None", "cfg/penalty_too is '1'")),
+    (keep_epochs(0, 1, 2), ("series.parquet", "epoch 2")),
+    (keep_epochs(0, 1, 3, 4), ("series.parquet", "epoch 2")),
 ]
 
 
 @pytest.mark.parametrize("attacks", [TAGS, TABLES_AND_SERIES], ids=["tags", "tables and series"])
 def test_each_attack_is_found_in_its_run_and_in_no_other(store, audit, attacks):
-    attacked = [
-        *store.run_ids(method="dfa"),
-        *store.run_ids(method="fa"),
-        store.run_id(method="bp", control="none", seed=1),
-    ]
-    attacked = attacked[: len(attacks)]
+    others = store.run_id(method="bp", control="none", seed=1)
+    attacked = [*store.run_ids(method="dfa"), *store.run_ids(method="fa"), others][: len(attacks)]
     for run_id, (attack, _) in zip(attacked, attacks, strict=True):
         attack(store, run_id)
     code, report = audit()

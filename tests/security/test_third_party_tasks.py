@@ -91,66 +91,52 @@ def test_runs_of_an_honest_third_party_task_are_verified_and_at_most_warned(inst
     form = next((tmp_path / "out" / "forms").glob("dfa-*.md")).read_text(encoding="utf-8")
     assert "THIRD-PARTY TASK" in form and "verified" in form and "PASS" not in form
     page = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
-    for package in ("label_smoothing", "smooth_digits"):
-        assert f"Code of another package was imported: {package} 1.0, SHA-256 of its files" in page
+    assert all(f"{package} 1.0" in page for package in ("label_smoothing", "smooth_digits"))
+
+
+WRONG = {  # what a function of the task returns, and the word of the error that names it
+    "evaluate": {
+        "None": "None",
+        "[Reading(0.5)]": "list",
+        "{'accuracy': 0.5}": "float",
+        "{'accuracy': None}": "NoneType",
+        "{'accuracy': Reading(mean)}": "Tensor",
+        "{'accuracy': Reading(float('nan'))}": "nan",
+        "{'accuracy': Reading(float('inf'))}": "inf",
+        "{'mine': Reading(0.5)}": "mine",
+        "{}": "none",
+        "{0: Reading(0.5)}": "0",
+        "{'accuracy': Reading(1.7)}": "1.7",
+        "{'h_L': Reading(1.0)}": "h_L",
+    },
+    "train_metrics": {
+        "None": "None",
+        "{'accuracy_train': Reading(-0.1)}": "-0.1",
+        "{'accuracy_train': Reading(1.2)}": "1.2",
+        "{'accuracy_train': 0.5}": "float",
+    },
+}
 
 
 @pytest.mark.parametrize(
-    ("function", "returned", "problem"),
-    [
-        ("evaluate", "None", "expected a mapping from metric names to Readings, found None"),
-        ("evaluate", "[Reading(0.5)]", "expected a mapping from metric names to Readings, found a list"),
-        ("evaluate", "{'accuracy': 0.5}", "accuracy: expected a Reading, found a float; use Reading.of"),
-        ("evaluate", "{'accuracy': None}", "accuracy: expected a Reading, found a NoneType; use Reading.of"),
-        (
-            "evaluate",
-            "{'accuracy': Reading(mean)}",
-            "accuracy: expected a Python number, found a Tensor; use Reading.of",
-        ),
-        ("evaluate", "{'accuracy': Reading(float('nan'))}", "raised ValueError: expected a finite number, found nan"),
-        ("evaluate", "{'accuracy': Reading(float('inf'))}", "raised ValueError: expected a finite number, found inf"),
-        ("evaluate", "{'mine': Reading(0.5)}", "expected the main metric 'accuracy' of the card, found mine"),
-        ("evaluate", "{}", "expected the main metric 'accuracy' of the card, found none"),
-        ("evaluate", "{0: Reading(0.5)}", "expected the name of a metric as text, found 0"),
-        ("evaluate", "{'accuracy': Reading(1.7)}", "accuracy: expected a value from 0 to 1, found 1.7"),
-        ("evaluate", "{'h_L': Reading(1.0)}", "h_L: expected a metric that tasks may report, found a built-in metric"),
-        ("train_metrics", "None", "expected a mapping from metric names to Readings, found None"),
-        (
-            "train_metrics",
-            "{'accuracy_train': Reading(-0.1)}",
-            "accuracy_train: expected a value from 0 to 1, found -0.1",
-        ),
-        (
-            "train_metrics",
-            "{'accuracy_train': Reading(1.2)}",
-            "accuracy_train: expected a value from 0 to 1, found 1.2",
-        ),
-        ("train_metrics", "{'accuracy_train': 0.5}", "accuracy_train: expected a Reading"),
-    ],
+    ("function", "returned", "word"),
+    [(function, *one) for function, returned in WRONG.items() for one in returned.items()],
 )
-def test_a_wrong_result_of_a_task_is_one_sentence(install, function, returned, problem):
+def test_a_wrong_result_of_a_task_is_one_sentence(install, function, returned, word):
     install(RETURNS.format(function, returned))
-    with pytest.raises(PluginError, match=re.escape(f"task 'label_smoothing': {function}")) as raised:
+    with pytest.raises(PluginError, match=rf"'label_smoothing': {function}.*{re.escape(word)}"):
         reported_metrics(CATALOG.get("label_smoothing"), function)
-    assert problem in str(raised.value)
 
 
 @pytest.mark.parametrize(
     ("function", "returned", "absent"),
-    [
-        ("evaluate", "None", "accuracy/test"),
-        pytest.param(
-            "evaluate", "{'accuracy': Reading(float('nan'))}", "accuracy/test", marks=pytest.mark.long
-        ),  # as None
-        ("train_metrics", "{'accuracy_train': Reading(1.2)}", "accuracy/train"),
-    ],
+    [("evaluate", "None", "accuracy/test"), ("train_metrics", "{'accuracy_train': Reading(1.2)}", "accuracy/train")],
 )
 def test_a_training_ends_at_a_wrong_result_and_records_none(install, tmp_path, function, returned, absent):
     install(RETURNS.format(function, returned))
     store = f"sqlite:///{tmp_path}/store.db"
     trained = run("train", *FIELDS_OF_SMOOTH, "--method", "dfa", "--seed", "1", "--epochs", "1", "--store", store)
     assert trained.exit_code == 2 and "Traceback" not in trained.output, trained.output
-    assert trained.output.count(f"task 'label_smoothing': {function}") == 1, trained.output
     assert not [one.run_id for one in MlflowTracker(store).search({}) if absent in one.metrics]
 
 
@@ -168,21 +154,21 @@ def test_a_wrong_result_that_only_an_audit_meets_excludes_the_run(install, tmp_p
         patch.setenv("WRONG_RESULT", "1")
         audited = run("audit", "--experiment", "fa_registry", "--store", store, "--out", str(tmp_path / "out"))
     assert audited.exit_code != 0 and "Traceback" not in audited.output
-    assert "task 'label_smoothing': evaluate: expected a mapping" in audited.output, audited.output
+    assert "task 'label_smoothing': evaluate" in audited.output, audited.output
 
 
 def test_a_task_must_not_have_the_name_of_another_task_on_its_card(tmp_path):
     """A card named `classification` would pass for the built-in task, so the rule `task` would not apply."""
     source = "import dataclasses\nfrom fa_registry.tasks.classification import Classification\n"
     source += "PLUGIN = type('Disguised', (Classification,), {})()\n"
-    problem = "'label_smoothing': expected this name on its card, found 'classification'"
-    with installed_member(tmp_path, "tasks", "label_smoothing", source), pytest.raises(PluginError, match=problem):
+    refused = pytest.raises(PluginError, match="'label_smoothing'.*'classification'")
+    with installed_member(tmp_path, "tasks", "label_smoothing", source), refused:
         smooth_setup()
 
 
 @pytest.mark.parametrize("headline", ["mine", "h_L"])
 def test_a_card_with_an_unknown_main_metric_is_refused(headline):
-    with pytest.raises(PluginError, match=f"headline: expected accuracy or token_loss.*, found '{headline}'"):
+    with pytest.raises(PluginError, match=f"headline: .*'{headline}'"):
         dataclasses.replace(CATALOG.get("classification").card, headline=headline)
 
 
@@ -190,7 +176,7 @@ def test_an_error_that_is_not_the_gradient_of_the_loss_is_refused_before_trainin
     install(
         "\n    def output_error(self, outputs, targets, rows=None):\n        return self.target_rows(outputs, targets)\n"
     )
-    with pytest.raises(PluginError, match="output_error must be the gradient of sample_losses"):
+    with pytest.raises(PluginError, match="output_error"):
         smooth_setup()
 
 
@@ -238,9 +224,6 @@ class Mixing(nn.Module):
         return mixed @ self.weight.T
 
 
-LATER = "if only later tokens of the sequence change"
-
-
 def token_check(monkeypatch, block: nn.Module) -> Check:
     """Return the check of a third-party network with one block and a head that ignores feature 0."""
     spec = parse_spec({**FIELDS, "method": "bp", "architecture": "causal_transformer", "architecture_options": SMALL})
@@ -259,10 +242,10 @@ def token_check(monkeypatch, block: nn.Module) -> Check:
     [
         ("own", ""),
         ("ahead, in feature 0", ""),
-        ("positions", f"the predictions at 31 of 32 positions change {LATER}"),
-        ("ahead, late", f"the predictions at 14 of 32 positions change {LATER}, first at position 17"),
-        ("ahead, at position 9", f"the predictions at 1 of 32 positions change {LATER}, first at position 9"),
-        ("sequences", "of the predictions differ between a batch of one sequence and a larger batch"),
+        ("positions", "31 of 32 positions"),
+        ("ahead, late", "first at position 17"),
+        ("ahead, at position 9", "first at position 9"),
+        ("sequences", "batch of one sequence"),
     ],
 )
 def test_a_token_network_must_not_depend_on_later_tokens_or_other_sequences(monkeypatch, seen, objection):
@@ -278,7 +261,7 @@ class Diverged(nn.Module):
 
 def test_a_diverged_token_network_is_not_accused(monkeypatch):
     check = token_check(monkeypatch, Diverged())
-    assert check.outcome == "agrees" and "loss per token nan" in check.detail
+    assert check.outcome == "agrees" and "nan" in check.detail
 
 
 def test_all_positions_are_followed_by_a_cut_up_to_the_limit():

@@ -22,7 +22,8 @@ from fa_registry.tracking.reader import read_record
 from tests.helpers.stores import copy_store, working_in
 from tests.security.attacks import Store
 
-OWN = declaration(own_headline("foo", "foo", "a metric that no run has", unit="u", direction="lower"))
+HEADLINE = own_headline("foo", "foo", "a metric that no run has", unit="u", direction="lower")
+OWN = declaration(HEADLINE)
 
 
 @pytest.fixture
@@ -114,14 +115,4 @@ def test_a_reason_that_a_million_rows_share_is_held_once():
 def test_a_tag_that_is_nested_too_deeply_declares_nothing():
     assert schema.headline({schema.TAG_HEADLINE: "[" * 100_000}, ()).name == "accuracy"
     assert schema.headline({schema.TAG_HEADLINE: json.dumps(OWN)}, ()).name == "foo"
-    assert jsonio.canonical(OWN) == schema.headline_tag(own_headline(**_arguments()))[schema.TAG_HEADLINE]
-
-
-def _arguments():
-    return {
-        "name": "foo",
-        "symbol": "foo",
-        "description": "a metric that no run has",
-        "unit": "u",
-        "direction": "lower",
-    }
+    assert jsonio.canonical(OWN) == schema.headline_tag(HEADLINE)[schema.TAG_HEADLINE]
