@@ -8,13 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from fa_registry.analyses import Answers
 from fa_registry.audits import audit_command as audit_workflow
 from fa_registry.records import AuditReport
 from fa_registry.reporting.files import audit_json
 
 
 @contextmanager
-def report_alone(report: AuditReport, out: Path, templates: Path | None) -> Iterator[tuple[Path, list[str]]]:
+def report_alone(
+    report: AuditReport, answers: Answers, out: Path, templates: Path | None
+) -> Iterator[tuple[Path, list[str]]]:
     """In place of `rendered`: of an audit's files only audit.json."""
     out.mkdir(parents=True, exist_ok=True)
     audit_json.FILE.write(report, out / audit_json.FILE.name)

@@ -134,7 +134,7 @@ class Canvas:
         canvas, stream = FigureCanvasAgg(self.figure), io.BytesIO()
         canvas.draw()
         pixels = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
-        pixels.quantize(PAGE_COLOURS, dither=Image.Dither.NONE).save(stream, "PNG")
+        pixels.quantize(PAGE_COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(stream, "PNG")
         return RenderedFigure(stream.getvalue(), self.figure)
 
 
