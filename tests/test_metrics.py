@@ -25,9 +25,9 @@ from fa_registry.metrics import (
     at_last_site,
     kind_of,
     logged_headline,
+    metric_named,
     metrics_of_cards,
     over_seeds,
-    quantity_of,
     run_metrics,
     subject_of,
     table,
@@ -69,7 +69,11 @@ def test_a_table_of_two_tasks_has_the_columns_of_both():
     shown = table("audit", both)
     assert shown[:6] == ("accuracy", "token_loss", "frozen_accuracy", "frozen_token_loss", "margin_pp", "margin_nats")
     assert all(DECLARED[name].compared_with_control for name in shown[2:6])
-    assert {name for name in shown if quantity_of(name).with_deviation} == {"accuracy", "token_loss", "gamma_deep_mean"}
+    assert {name for name in shown if metric_named(name).with_deviation} == {
+        "accuracy",
+        "token_loss",
+        "gamma_deep_mean",
+    }
 
 
 def test_the_margin_is_positive_if_the_run_is_better():
@@ -134,7 +138,7 @@ def test_a_figure_is_written_by_its_quantity(quantity, kind):
 
 
 def test_a_member_of_a_family_has_its_text_and_its_own_name():
-    member = quantity_of("feature_drift/embed.weight")
+    member = metric_named("feature_drift/embed.weight")
     assert member.symbol == "embed.weight" and member.words
 
 
@@ -176,7 +180,7 @@ def over(name, *values):
     ],
 )
 def test_norms_growth_and_gain_have_a_geometric_mean(quantity, average):
-    assert quantity_of(quantity).mean == average
+    assert metric_named(quantity).mean == average
     assert over(quantity, 1.0, 100.0).mean.value == pytest.approx(10.0 if average == GEOMETRIC else 50.5)
 
 
@@ -214,10 +218,10 @@ def test_runs_of_one_seed_count_as_one_by_the_same_mean():
 
 def test_a_table_says_its_means_once():
     length, growth, gradient = (DECLARED[name].symbol for name in ("h_L", "growth", "g_L"))
-    columns = [quantity_of(name) for name in ("accuracy", "h_L", "growth", "growth_max", "g_L")]
+    columns = [metric_named(name) for name in ("accuracy", "h_L", "growth", "growth_max", "g_L")]
     assert all(symbol in means_in_text(columns) for symbol in (length, growth, gradient))
-    assert length in means_in_text([quantity_of("h_L")])
-    assert means_in_text([quantity_of("gamma")]) == "arithmetic means over seeds"
+    assert length in means_in_text([metric_named("h_L")])
+    assert means_in_text([metric_named("gamma")]) == "arithmetic means over seeds"
 
 
 @pytest.mark.parametrize("name", sorted(TABLES))

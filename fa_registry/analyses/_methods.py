@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from fa_registry.analyses.base import AnalysisCell, AnalysisColumn
-from fa_registry.metrics import is_scale, over_seeds, quantity_of
+from fa_registry.metrics import is_scale, metric_named, over_seeds
 from fa_registry.protocol.grouping import Group, groups, seeds_key
 from fa_registry.protocol.reductions import take
 from fa_registry.records import AuditReport, Reading, RunAudit, RunRecord
@@ -92,7 +92,7 @@ def by_seed(runs: Iterable[RunAudit], quantity: str, pick: Pick) -> dict[int, fl
     arithmetic or geometric.
     """
     readings = ((run.record.spec.seed, pick(run.record)) for run in runs)
-    return seed_values(readings, quantity_of(quantity).mean)
+    return seed_values(readings, metric_named(quantity).mean)
 
 
 def mean_cell(runs: Sequence[RunAudit], quantity: str, pick: Pick | None = None) -> AnalysisCell:
@@ -119,7 +119,7 @@ def quantity_column(name: str, quantity: str, unit: str = "", site_text: str = "
         unit: unit of the numbers; needed only if the catalog contains no unit.
         site_text: text that is added to the heading, such as `at site 0`.
     """
-    metric = quantity_of(quantity)
+    metric = metric_named(quantity)
     text = " ".join(filter(None, (metric.alone or f"{metric.symbol}, {metric.words}", site_text)))
     mean = ", geometric mean over seeds" if is_scale(quantity) else ""
     return AnalysisColumn(name, f"{text}{mean}", unit or metric.unit, metric.kind)

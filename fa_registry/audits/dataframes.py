@@ -12,7 +12,7 @@ import pandas as pd
 from fa_registry.audits.recorded_verdicts import recorded_verdicts
 from fa_registry.errors import IntegrityError
 from fa_registry.evidence.third_party import cards
-from fa_registry.metrics import Metric, metrics_of_cards, metrics_of_report, quantity_of
+from fa_registry.metrics import Metric, metric_named, metrics_of_cards, metrics_of_report
 from fa_registry.records import AuditReport
 from fa_registry.reporting.files.csv import audit_table
 from fa_registry.reporting.report_values import audit_columns
@@ -114,7 +114,7 @@ def _known() -> Mapping[str, Metric]:
 
 
 def _described(frame: pd.DataFrame, names: Iterable[str], metrics: Mapping[str, Metric]) -> pd.DataFrame:
-    column_metrics = {name: quantity_of(name, metrics) for name in names}
+    column_metrics = {name: metric_named(name, metrics) for name in names}
     frame.attrs["units"] = {name: metric.unit for name, metric in column_metrics.items()}
     frame.attrs["words"] = {name: metric.words for name, metric in column_metrics.items()}
     return frame

@@ -250,7 +250,7 @@ def half_written(tracker: Tracker, run: StoredRun, spec: RunSpec | None = None) 
 # although the page states 2.5 %. Therefore an audit writes to a tag of each run which sets of seeds have been judged. The next
 # audit reads this tag without a further query. A set that was judged before keeps its number, because auditing the same seeds
 # again is no new analysis. A single seed has no interval, so its audit is no interim analysis.
-MOST_LOOKS = 200  # number of sets in a tag: one set has 13 characters, and MLflow allows 5,000 characters
+MOST_SEED_SETS = 200  # number of sets in a tag: one set has 13 characters, and MLflow allows 5,000 characters
 
 
 def previous_seed_sets(
@@ -279,12 +279,12 @@ def previous_seed_sets(
         seeds = {record.spec.seed for record in members}
         if len(seeds) > 1:
             earlier = [sets_by_run.get(record.run_id, []) for record in members]
-            numbers[key], history = _look(_name(seeds), earlier)
-            tags |= {record.run_id: " ".join(history[:MOST_LOOKS]) for record in members}
+            numbers[key], history = _interim_analysis(_name(seeds), earlier)
+            tags |= {record.run_id: " ".join(history[:MOST_SEED_SETS]) for record in members}
     return numbers, tags
 
 
-def _look(judged: str, earlier: Sequence[Sequence[str]]) -> tuple[int, list[str]]:
+def _interim_analysis(judged: str, earlier: Sequence[Sequence[str]]) -> tuple[int, list[str]]:
     """Return the number of this interim analysis, and all judged seed sets including the set `judged`."""
     history = list(dict.fromkeys(seeds for sets in sorted(earlier, key=len, reverse=True) for seeds in sets))
     if judged not in history:

@@ -160,7 +160,7 @@ def _seed_text(run: OtherRun) -> str:
 
 def _judged(report: AuditReport) -> None:
     """Print one row per method and setting with the verdict of each edition."""
-    from fa_registry.metrics import headlines_of, is_scale, metrics_of_report, quantity_of
+    from fa_registry.metrics import headlines_of, is_scale, metric_named, metrics_of_report
     from fa_registry.metrics import table as metric_table
     from fa_registry.protocol.builtin_editions import describe_edition
     from fa_registry.protocol.grouping import groups
@@ -177,7 +177,7 @@ def _judged(report: AuditReport) -> None:
     names = metric_table("audit_command", headlines_of(run.record for run in report.runs))
     mean_texts = {name: ", geometric mean" if is_scale(name) else "" for name in names}
     known = metrics_of_report(report)
-    numbers = [f"{quantity_of(name, known).label}{mean}" for name, mean in mean_texts.items()]
+    numbers = [f"{metric_named(name, known).label}{mean}" for name, mean in mean_texts.items()]
     editions = [describe_edition(opinion.edition) for opinion in report.opinions]
     header = ["method", "setting", *numbers, "seeds", "verdict", *editions, "control"]
     # a long label may break at a comma
@@ -228,14 +228,14 @@ def _proofs(printed: Iterable[Group]) -> Iterator[tuple[str, str]]:
 
 
 def _rows(report: AuditReport, printed: Iterable[Group]) -> Iterator[list[str]]:
-    from fa_registry.metrics import headlines_of, quantity_of, table
+    from fa_registry.metrics import headlines_of, metric_named, table
     from fa_registry.protocol.verdict import combine_verdicts
     from fa_registry.reporting.report_values import Values, control_rows
     from fa_registry.reporting.text.filters import counted
 
     values = Values.of(report)
     names = table("audit_command", headlines_of(run.record for run in report.runs))
-    columns = [quantity_of(name, values.known) for name in names]
+    columns = [metric_named(name, values.known) for name in names]
     opinions = [{judged.run_id: judged.verdict for judged in opinion.judgements} for opinion in report.opinions]
     for group in printed:
         means = (counted(values.estimate(group.runs, column), deviation=column.with_deviation) for column in columns)

@@ -88,7 +88,7 @@ def _answers(part: SettingComparison) -> Iterator[str]:
 
 
 def _part(part: SettingComparison, edition: str, means_text: str) -> None:
-    from fa_registry.metrics import quantity_of, symbol_of
+    from fa_registry.metrics import metric_named, symbol_of
     from fa_registry.reporting.labels import means_in_text
 
     labels = [column.label for column in part.columns]
@@ -104,7 +104,7 @@ def _part(part: SettingComparison, edition: str, means_text: str) -> None:
     if rows:
         has_exact = any(sites for metric in part.sites for sites in metric.exact)
         exact = f"; {EXACT}: {symbol_of('gamma')} = 1 by construction" if has_exact else ""
-        by_site = means_in_text(quantity_of(metric.name) for metric in part.sites)
+        by_site = means_in_text(metric_named(metric.name) for metric in part.sites)
         table(header, rows, f"Site by site, {by_site}{exact}")
     if part.fields:
         rows = [[difference.field, *difference.values] for difference in part.fields]

@@ -154,9 +154,9 @@ def _varied(runs: Sequence[Mapping[str, Any]]) -> set[tuple[str, str]]:
 
 def _headline_column(names: Iterable[str]) -> str:
     """Return the heading of a column of main metrics, for example `accuracy`."""
-    from fa_registry.metrics import DEFAULT, quantity_of  # imports numpy, which --help does not need
+    from fa_registry.metrics import DEFAULT, metric_named  # imports numpy, which --help does not need
 
-    return " or ".join(quantity_of(name).symbol for name in dict.fromkeys(names) or (DEFAULT.name,))
+    return " or ".join(metric_named(name).symbol for name in dict.fromkeys(names) or (DEFAULT.name,))
 
 
 def _run_row(run: Mapping[str, Any], varied: set[tuple[str, str]], column: str) -> dict[str, str]:
@@ -266,13 +266,13 @@ def show(run_id: str, store: str, as_json: bool) -> None:
 
 def _run_answer(record: RunRecord, verdict: str) -> Iterator[str]:
     """Yield a line with the main metrics of a run, and a line with its verdict."""
-    from fa_registry.metrics import HEADLINE_GAMMA, headline_of, metrics_of_headlines, quantity_of, value_in
+    from fa_registry.metrics import HEADLINE_GAMMA, headline_of, metric_named, metrics_of_headlines, value_in
 
     measured = record.measurements
     names = [headline_of(measured).name, "growth_max", "g_norm_mean_ce_L", HEADLINE_GAMMA]
     shown = {name: reading for name in names if (reading := value_in(measured, name))}
     known = metrics_of_headlines([record])
-    yield " · ".join(f"{quantity_of(name, known).label} {text(reading)}" for name, reading in shown.items())
+    yield " · ".join(f"{metric_named(name, known).label} {text(reading)}" for name, reading in shown.items())
     not_judged = f"not judged yet: `fa-registry audit --run {record.run_id}` judges the run"
     yield f"verdict: {verdict}" if verdict else not_judged
 
@@ -423,11 +423,11 @@ def _print_watched(cells: Sequence[Sequence[str]], rows: Sequence[RunStatus], st
     if not rows:
         print_out("no run yet" + (f" of study {study}" if study else ""))
         return
-    from fa_registry.metrics import quantity_of  # imports numpy, which --help does not need
+    from fa_registry.metrics import metric_named  # imports numpy, which --help does not need
 
     counts = Counter(row.status for row in rows)
     statement = ", ".join(f"{count} {status.replace('_', ' ')}" for status, count in counts.items())
-    norms = [quantity_of(name).symbol for name in ("h_L", "g_norm_mean_ce_L")]
+    norms = [metric_named(name).symbol for name in ("h_L", "g_norm_mean_ce_L")]
     headline = _headline_column(row.headline for row in rows)
     columns = ["run", "name", "status", "epoch", *norms, headline, "fired", "epochs/s", "left"]
     table(columns, cells, f"study {study}: {statement}" if study else statement)

@@ -135,7 +135,7 @@ def run_forward_backward(
         if gradient == DIFFERENCES:
             return estimated_look(network, images, labels, PARTIAL_TRACE, directions, task)
         if gradient == "forward":
-            return _forward_look(network, images, labels, precision, double, directions, task)
+            return _forward_pass(network, images, labels, precision, double, directions, task)
         if isinstance(network, Network):
             single = _pass(network, images, labels, precision, task)
             return _look(single, _pass(network, images, labels, torch.float64, task) if double else None, labels, task)
@@ -159,7 +159,7 @@ def _look(
     return ForwardBackward(single, double, error, rows, task, labels, source, widths)
 
 
-def _forward_look(
+def _forward_pass(
     network: nn.Module,
     images: Tensor,
     labels: Tensor,

@@ -371,9 +371,9 @@ class _Replay:
     def __init__(self, setup: RunSetup, sealed: SealedTraining, steps: int):
         """Start a replay on a copy of the setup."""
         trial = Trial.copy_of(setup, generator(setup.spec.seed, "noise", setup.device))
-        self._task = dataclasses.replace(setup, network=trial.network, feedback=trial.feedback)
+        self._setup = dataclasses.replace(setup, network=trial.network, feedback=trial.feedback)
         # without a CUDA graph, which gives the same numbers but cannot be observed step by step
-        self._trainer = Trainer(self._task, _uncaptured if setup.device.type == "cuda" else None)
+        self._trainer = Trainer(self._setup, _uncaptured if setup.device.type == "cuda" else None)
         self._start = _copies(self._trainer.state())
         self._sealed, self._steps, self.taken = sealed, steps, 0
         self._epochs = EpochComparison(sealed.recorded, sealed.epochs)
@@ -392,7 +392,7 @@ class _Replay:
         """Replay the steps; stop after the first epoch that differs from the record."""
         if self._sealed.exact and not self._epochs.compare(self._trainer):
             self._steps = min(self._steps, FIRST_STEPS)
-        if not self._task.spec.epochs:
+        if not self._setup.spec.epochs:
             self._compare()
         while self.taken < self._steps:
             self._trainer.begin_epoch(self._watched)
@@ -432,17 +432,17 @@ class _Replay:
 
     def _before(self) -> tuple[Trial, torch.Generator]:
         generators = self._trainer.generators
-        return Trial.copy_of(self._task, generators["noise"]), copied(generators["augmentation"])
+        return Trial.copy_of(self._setup, generators["noise"]), copied(generators["augmentation"])
 
     def _look(self, trial: Trial, augmentation: torch.Generator, batch: Tensor) -> None:
         """Compare the last step with the measured credits and with backpropagation."""
-        splits, progress = self._task.splits, (self.taken - 1) / (self.per_epoch * self._task.spec.epochs)
+        splits, progress = self._setup.splits, (self.taken - 1) / (self.per_epoch * self._setup.spec.epochs)
         samples = splits.augment(splits.train_images[batch], augmentation), splits.train_labels[batch]
-        may_have_learned = self._task.method.card.may_reach_bp and progress >= LEARNING_TIME
-        problem = objection(trial, *samples, gradients(self._task.network), judge_bp=not may_have_learned)
+        may_have_learned = self._setup.method.card.may_reach_bp and progress >= LEARNING_TIME
+        problem = objection(trial, *samples, gradients(self._setup.network), judge_bp=not may_have_learned)
         if problem:
             self._objections[self.taken] = problem
-        elif self._task.spec.control == "none" and not self.near_backprop:
+        elif self._setup.spec.control == "none" and not self.near_backprop:
             near = early_objection(trial, *samples, progress)
             self.near_backprop = f"at step {self.taken}: {near}" if near else ""
 
@@ -518,7 +518,7 @@ class _Replay:
         comparison = self._epochs
         if not self._sealed.exact:
             if self.taken and self.taken == self._sealed.epochs * self.per_epoch:
-                yield comparison.check_elsewhere(self._task, self.taken, self._sealed.elsewhere)
+                yield comparison.check_elsewhere(self._setup, self.taken, self._sealed.elsewhere)
         elif comparison.difference or comparison.reached >= min(1, self._sealed.epochs):
             yield comparison.check(self.taken, "; ".join(problems))
 

@@ -83,7 +83,7 @@ class TrackedRun:
         rows: EpochJournal,
         freezing: AbstractContextManager[Any] | None = None,
     ):
-        self._task, self._network, self._rule, self._rows = setup, network, rule, rows
+        self._setup, self._network, self._rule, self._rows = setup, network, rule, rows
         self._tracker, self._begin, self._writer = tracker, writer, None
         self._objection: str | None = None  # result of the last check of the reference; None before the first check
         self._logged: list[str] = []
@@ -94,7 +94,7 @@ class TrackedRun:
     @property
     def headline(self) -> Headline:
         """The main metric of the run's task: the accuracy, or the loss per token."""
-        return self._task.task.headline
+        return self._setup.task.headline
 
     @property
     def run_id(self) -> str:
@@ -125,7 +125,7 @@ class TrackedRun:
             self._initial_norms = _norms(first)
         self._writer = self._begin()
         try:
-            self._writer.start(self._task.network if first else None)
+            self._writer.start(self._setup.network if first else None)
             self._writer.restore_rows(earlier)
             self._monitor = Monitor(checked_watch(DEFAULT_EDITION, "", []), self._writer.tag, earlier)
             self.done = earlier[-1].epoch if earlier else 0
@@ -211,7 +211,7 @@ class TrackedRun:
         try:
             last = self._writer.rows[-1].measurements
             status = "diverged" if has_diverged(last) else "complete"
-            spec = self._task.spec
+            spec = self._setup.spec
             if not spec.epochs:
                 spec = dataclasses.replace(spec, epochs=self.done)
                 self._writer.log_params(spec)
@@ -220,7 +220,7 @@ class TrackedRun:
             names = (*FIGURES, self.headline.name)
             reported = {name: reading for name, reading in last.scalars.items() if name in names}
             measurements = self._measured(reported, None, MOMENTS)
-            final = self._task.with_conventions(measurements, self._source, self._rule.null_draws)
+            final = self._setup.with_conventions(measurements, self._source, self._rule.null_draws)
             self._writer.record_own_loop({EPOCH_WEIGHTS: self._rows.weights})
             self._writer.complete(TrainingOutcome(status, self.done, final, stepping="a loop of its author's own"))
             self._rows.remove()
@@ -249,8 +249,8 @@ class TrackedRun:
             "samples": None if epoch is None else SAMPLES,
             "initial_norms": self._initial_norms,
         }
-        options["task"] = self._task.task
-        measurements, reference = measured(self._network, *self._task.eval_batch, self._rule, selected, **options)
+        options["task"] = self._setup.task
+        measurements, reference = measured(self._network, *self._setup.eval_batch, self._rule, selected, **options)
         self._source = reference.source
         if reference.check:
             self._objection = reference.check.objection

@@ -93,7 +93,7 @@ def metrics_of_headlines(records: Iterable[RunRecord]) -> dict[str, Metric]:
     return {metric.name: metric for item in headlines for metric in item.metrics}
 
 
-def quantity_of(name: str, card_metrics: Known = NONE) -> Metric:
+def metric_named(name: str, card_metrics: Known = NONE) -> Metric:
     """Return the metric with this name. The metrics of a report's cards take precedence over DECLARED.
 
     A metric of a family has the description of the family. If the metric is not declared, its label is its name.
@@ -104,7 +104,7 @@ def quantity_of(name: str, card_metrics: Known = NONE) -> Metric:
     if family:
         return replace(family, name=name, symbol=name.removeprefix(family.family))
     if base := at_last_site(name, card_metrics):
-        by_site = quantity_of(base, card_metrics)
+        by_site = metric_named(base, card_metrics)
         return replace(by_site, name=name, words=f"{by_site.words}, at the last site", where="run", about=base)
     return Metric(name, name, kind="cos" if name.startswith("gamma_") else "num")
 
@@ -145,7 +145,7 @@ def families(card_metrics: Known = NONE) -> tuple[Metric, ...]:
 
 def kind_of(quantity: str, card_metrics: Known = NONE) -> str:
     """Return the name of a metric's number format, such as `num` or `pct`."""
-    return quantity_of(quantity, card_metrics).kind
+    return metric_named(quantity, card_metrics).kind
 
 
 def is_scale(quantity: str) -> bool:
@@ -153,7 +153,7 @@ def is_scale(quantity: str) -> bool:
 
     The mean of such a metric is geometric, and two of its values are compared by their ratio.
     """
-    return quantity_of(quantity).mean == GEOMETRIC
+    return metric_named(quantity).mean == GEOMETRIC
 
 
 def other_metrics(measured: Iterable[str], card_metrics: Known) -> Iterator[Metric]:
@@ -163,7 +163,7 @@ def other_metrics(measured: Iterable[str], card_metrics: Known) -> Iterator[Metr
     """
     prefixes = tuple(family.family for family in families(card_metrics))  # left out, see SHOWN_MEMBERS
     for name in dict.fromkeys(measured):
-        quantity = quantity_of(name, card_metrics)
+        quantity = metric_named(name, card_metrics)
         if name not in PLACED and not quantity.about and not name.startswith(prefixes):
             yield quantity
 
@@ -174,7 +174,7 @@ def run_metrics(measured: Iterable[str], card_metrics: Known) -> Iterator[Metric
     The metrics in the table `run_scalars` come first, then the result of `other_metrics`.
     """
     measured = tuple(dict.fromkeys(measured))
-    yield from (quantity_of(name, card_metrics) for name in TABLES["run_scalars"] if name in measured)
+    yield from (metric_named(name, card_metrics) for name in TABLES["run_scalars"] if name in measured)
     yield from other_metrics(measured, card_metrics)
 
 
@@ -202,4 +202,4 @@ def over_seeds(
     `readings` are pairs of a seed and the reading of a run. `average` is `arithmetic` or `geometric`; if it is empty, the
     declaration of the metric `quantity` decides.
     """
-    return mean_over(readings, average or quantity_of(quantity, card_metrics).mean)
+    return mean_over(readings, average or metric_named(quantity, card_metrics).mean)

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fa_registry.metrics import quantity_of
+from fa_registry.metrics import metric_named
 from fa_registry.protocol.paired_runs import RunWithControl, SeedGroup
 from fa_registry.protocol.reductions import take
 from fa_registry.protocol.rule_evaluation import compare, finding, limit, named_limit, other_limits, skipped_control
@@ -65,7 +65,7 @@ def judge_credit(rule: Rule, case: RunWithControl, group: SeedGroup) -> Finding:
     if alternative and not leading_fires:
         condition, observed = alternative
         state = condition.fired or rule.fired
-        text = f"{quantity_of(condition.quantity).label} {observed.value:.3g} (p {text})"
+        text = f"{metric_named(condition.quantity).label} {observed.value:.3g} (p {text})"
         facts |= {"site": None, "state": state, "crossed": condition.fires, "quantity": condition.quantity}
         facts |= {"threshold": condition.threshold, "further": other_limits(rule, 1 + rule.either.index(condition))}
     return finding(rule, case, outcome, observed, f"{text}: {state}{guard_text}", _limits(rule), **facts)

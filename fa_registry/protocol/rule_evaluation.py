@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 
-from fa_registry.metrics import HEADLINES, Headline, quantity_of
+from fa_registry.metrics import HEADLINES, Headline, metric_named
 from fa_registry.protocol.edition_schema import LIMIT, REFERENCE_METRICS, FarSeed
 from fa_registry.protocol.evidence_rules import not_counted
 from fa_registry.protocol.operators import OPERATORS, LimitCheck
@@ -110,7 +110,7 @@ def compare(condition: Condition, reading: Reading) -> LimitCheck:
 
 def _unknown(observed: Reading, condition: Condition, comparison: LimitCheck) -> RuleOutcome:
     observed_text = observed.reason if observed.value is None else f"{observed.value:.4g}"
-    reason = f"{observed_text}, but {quantity_of(condition.quantity).symbol} is N/A: {comparison.reason}"
+    reason = f"{observed_text}, but {metric_named(condition.quantity).symbol} is N/A: {comparison.reason}"
     return RuleOutcome("not_applicable", "", None, reason)
 
 
@@ -199,7 +199,7 @@ def required(rule: Rule) -> str:
 
 def named_limit(condition: Condition) -> str:
     """Return the limit of a condition as text, with the symbol of its metric."""
-    return f"{quantity_of(condition.quantity).symbol} {limit(condition)}"
+    return f"{metric_named(condition.quantity).symbol} {limit(condition)}"
 
 
 def limit(condition: Condition) -> str:
@@ -272,7 +272,7 @@ def _observed(rule: Rule, readings: Sequence[Reading], reference: ControlReferen
         headline = _headline(rule)
         margin = headline.signed(headline.difference(observed.value, reference.reading.value))
         return f"{observed.value:.4f} against {reference.reading.value:.4f} {reference.text} ({margin} {headline.unit})"
-    names = [quantity_of(condition.quantity).symbol for condition in rule.conditions[1:]]
+    names = [metric_named(condition.quantity).symbol for condition in rule.conditions[1:]]
     value_texts = [
         f"{name} {reading.value:.6g}" for name, reading in zip(names, further, strict=True) if reading.value is not None
     ]

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from fa_registry.errors import join_names, pluralise
-from fa_registry.metrics import HEADLINE_GAMMA, SUBJECTS, Headline, headline_of, label_of, quantity_of, subject_of
+from fa_registry.metrics import HEADLINE_GAMMA, SUBJECTS, Headline, headline_of, label_of, metric_named, subject_of
 from fa_registry.protocol.credit import carried_text, is_exact
 from fa_registry.protocol.evidence_rules import (
     ADOPTED,
@@ -517,7 +517,7 @@ def _in_general(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tuple[
     word = f" ({finding.state})" if finding.state else ""
     if finding.outcome == "pass":
         return "other passes", f"The requirement of {finding.rule} {finding.title} is met{word}: {finding.sentence}"
-    subject = f"may be based on {quantity_of(finding.quantity).label}{word}: {finding.sentence}"
+    subject = f"may be based on {metric_named(finding.quantity).label}{word}: {finding.sentence}"
     if finding.outcome == "warn":
         return "other warns", f"No conclusion {subject}"
     return "other fails", f"No claim {subject}"

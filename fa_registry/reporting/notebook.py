@@ -13,7 +13,7 @@ from typing import Any
 from markupsafe import Markup
 
 from fa_registry.analyses import Analysis, AnalysisTable
-from fa_registry.metrics import at_last_site, headlines_of, metrics_of_headlines, metrics_of_report, quantity_of, table
+from fa_registry.metrics import at_last_site, headlines_of, metric_named, metrics_of_headlines, metrics_of_report, table
 from fa_registry.protocol.builtin_editions import describe_edition
 from fa_registry.records import AuditReport, Measurements, Reading, RunAudit, RunRecord, Verdict
 from fa_registry.records.notebook_repr import WRITERS, Writer
@@ -49,7 +49,7 @@ def _run_parts(record: RunRecord) -> Iterator[Part]:
     names = table("note", headlines_of([record]))
     known = metrics_of_headlines([record])
     # the findings contain the other metrics
-    for quantity in (metric for name in names if not (metric := quantity_of(name, known)).compared_with_control):
+    for quantity in (metric for name in names if not (metric := metric_named(name, known)).compared_with_control):
         name = quantity.name
         is_scalar = name in record.measurements.scalars
         value = scalar_metric(record, name) if is_scalar else last_site(record, at_last_site(name))
@@ -84,14 +84,14 @@ def _comparison_parts(context: CompareContext) -> Iterator[Part]:
 def _measurement_parts(measured: Measurements) -> Iterator[Part]:
     """Yield two tables of the metrics that have a value: by site, and the others."""
     by_site = [
-        (name, *(reading(value, quantity_of(name).kind) for value in values))
+        (name, *(reading(value, metric_named(name).kind) for value in values))
         for name, values in measured.sites.items()
         if any(value.value is not None for value in values)
     ]
     if by_site:
         yield ResultsTable.of(("site", *map(str, range(max(map(len, by_site)) - 1))), by_site)
     scalars = ((name, value) for name, value in measured.scalars.items() if value.value is not None)
-    yield ResultsTable.of(("", ""), [(name, reading(value, quantity_of(name).kind)) for name, value in scalars])
+    yield ResultsTable.of(("", ""), [(name, reading(value, metric_named(name).kind)) for name, value in scalars])
 
 
 def _analysis_parts(analysis: Analysis) -> Iterator[Part]:

@@ -15,9 +15,9 @@ from fa_registry.metrics import (
     headline_of,
     headlines_of,
     kind_of,
+    metric_named,
     metrics_of_report,
     over_seeds,
-    quantity_of,
     subject_of,
     table,
 )
@@ -160,7 +160,7 @@ def audit_columns(runs: Sequence[RunAudit], names: Sequence[str] = (), card_metr
     """
     measured = {name for run in runs for name in (*run.record.measurements.scalars, *run.record.measurements.sites)}
     names = names or table("audit", headlines_of(run.record for run in runs))
-    quantities = (quantity_of(name, card_metrics) for name in names)
+    quantities = (metric_named(name, card_metrics) for name in names)
     return tuple(
         metric
         for metric in quantities
@@ -309,7 +309,7 @@ def _ranks(record: RunRecord) -> list[float]:
 
 
 def _comparison(record: RunRecord, name: str, value: float, limit: float, card_metrics: Known) -> str:
-    metric, count = quantity_of(name, card_metrics), len(_ranks(record))
+    metric, count = metric_named(name, card_metrics), len(_ranks(record))
     symbol = metric.symbol.replace("_l‖", "_L‖") if subject_of(name) == "reference" else metric.symbol
     if name == RANK and count > 1:
         symbol = f"largest p of {count} sites"
@@ -344,7 +344,7 @@ def _row(
         setting=setting,
         said=tuple(_statement(findings, card_metrics, fired) for (*_, fired, _), findings in same.items()),
         limit=first.limit or first.required,
-        under="p-value" if first.quantity == RANK else quantity_of(first.quantity, card_metrics).under,
+        under="p-value" if first.quantity == RANK else metric_named(first.quantity, card_metrics).under,
     )
 
 

@@ -123,7 +123,7 @@ def check_reach(store: str, capacity: Capacity) -> None:
 
 LOG = logging.getLogger(__name__)
 PAUSE = 1.0  # seconds between two queries for the heartbeats of other workers
-STOP_LOOKS = 30.0  # seconds between two queries for the tag that stops a study
+STOP_INTERVAL = 30.0  # seconds between two queries for the tag that stops a study
 STOP = "yes"
 MISSES = 5  # if other workers trained this number of specifications in a row, one query reads all runs of the study
 
@@ -161,7 +161,7 @@ class StudySnapshot:
 class StopTagPoller:
     """Stop function: whether `stop` returns True, or a user set TAG_STOP on a run of the study.
 
-    The store is queried at most once per STOP_LOOKS seconds.
+    The store is queried at most once per STOP_INTERVAL seconds.
     """
 
     looked: ClassVar[dict[tuple[str, str], float]] = {}  # (store, study) → time of this process's last query
@@ -171,8 +171,8 @@ class StopTagPoller:
         self._asked = False
 
     def _is_due(self) -> bool:
-        last = self.looked.get((self._tracker.uri, self._study), -STOP_LOOKS)
-        return bool(self._study) and time.monotonic() - last >= STOP_LOOKS
+        last = self.looked.get((self._tracker.uri, self._study), -STOP_INTERVAL)
+        return bool(self._study) and time.monotonic() - last >= STOP_INTERVAL
 
     def _text(self) -> str:
         """Return the stop message, or "" if there is none or the server does not respond."""

@@ -98,19 +98,19 @@ class Monitor:
     ):
         self.fired: dict[str, int] = {}
         self._watch = watch
-        self._tell = report
+        self._report = report
         self._rules = [rule for rule in watch.edition.rules if is_watchable(rule)] if watch.edition else []
         for row in rows:
-            self._look(row)
+            self._new_fires(row)
         tags = {schema.TAG_FIRST_FIRE_BY: watch.by, schema.TAG_STOP_ON: watch.wish}
         fires = {schema.first_fire_tag(code): str(epoch) for code, epoch in self.fired.items()}
         report({**{name: value for name, value in tags.items() if value}, **fires})
 
     def receive(self, row: EpochRow) -> None:
         """Evaluate the rules for one epoch, and set a tag for each rule that fires for the first time."""
-        new_codes = self._look(row)
+        new_codes = self._new_fires(row)
         if new_codes:
-            self._tell({schema.first_fire_tag(code): str(row.epoch) for code in new_codes})
+            self._report({schema.first_fire_tag(code): str(row.epoch) for code in new_codes})
 
     @property
     def ended_by(self) -> str:
@@ -120,7 +120,7 @@ class Monitor:
         codes = "+".join(code for code in fired if self.fired[code] == first)
         return f"{codes} at epoch {first}" if fired else ""
 
-    def _look(self, row: EpochRow) -> list[str]:
+    def _new_fires(self, row: EpochRow) -> list[str]:
         new_codes = [
             rule.code for rule in self._rules if rule.code not in self.fired and fires_now(rule, row.measurements)
         ]

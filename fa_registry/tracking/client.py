@@ -48,7 +48,7 @@ NEWS = (TRACEBACKS, "alembic", "alembic.runtime.migration")  # loggers that prin
 # Seconds of waiting for another process: until the wait is logged, until an error is raised, and between two attempts.
 SILENT, PATIENCE, PAUSE = 3.0, 120.0, 0.1
 # Seconds between two attempts to reach a server, and the time limit of an attempt that is not repeated.
-LOOKS, AT_ONCE = 2.0, 5.0
+INTERVAL, AT_ONCE = 2.0, 5.0
 FRESH = 60.0  # seconds for which a list of experiments is reused, so a command requests the list once
 ADVISORY = 0x66615F7265676973  # "fa_regis" as a number, because a number identifies a PostgreSQL lock
 MAKING = ".making"
@@ -162,7 +162,7 @@ def _present(uri: str, query: Callable[[], T], waits: bool) -> T:
             if waited > SILENT and not reported:
                 LOG.warning("store %s %s; waiting for at most %.0f seconds", uri, SAYS[refusal.kind], patience)
                 reported = True
-        time.sleep(LOOKS)
+        time.sleep(INTERVAL)
 
 
 @contextlib.contextmanager

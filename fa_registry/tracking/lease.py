@@ -33,7 +33,7 @@ from fa_registry.tracking.run_state import HeartbeatMonitor, RunState
 
 LOG = logging.getLogger(__name__)
 CHOOSING, ASKS, HELD = "choosing", "asks", "held"
-LOOKS = 0.1  # seconds between two searches while another attempt is choosing
+INTERVAL = 0.1  # seconds between two searches while another attempt is choosing
 
 
 class LeaseLost(RegistryError):
@@ -100,7 +100,7 @@ def acquire(
         )
         if first or not any(_alive(others, monitor, CHOOSING)):
             return first
-        time.sleep(LOOKS)
+        time.sleep(INTERVAL)
     return None
 
 

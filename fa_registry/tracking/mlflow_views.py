@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 from fa_registry import jsonio
 from fa_registry.errors import RegistryError
-from fa_registry.metrics import GEOMETRIC, HEADLINES, TABLES, Headline, Known, quantity_of, symbol_of, table
+from fa_registry.metrics import GEOMETRIC, HEADLINES, TABLES, Headline, Known, metric_named, symbol_of, table
 from fa_registry.tracking.base import StoredRun
 from fa_registry.tracking.schema import (
     PARAM_SEED,
@@ -179,7 +179,7 @@ def _both(
 def _charts(runs: _Contents, group_by_setting: bool) -> dict[str, Any]:
     logged, grouped_by = runs.metrics, [TAG_SETTING, TAG_METHOD] if group_by_setting else [TAG_METHOD]
     main = [
-        _chart("headline", name, key, quantity_of(name, runs.known).label)
+        _chart("headline", name, key, metric_named(name, runs.known).label)
         for name in table("mlflow_charts", runs.headlines.values())
         if (key := SCALAR_METRICS.get(name, name)) in logged
     ]
@@ -223,7 +223,7 @@ def _chart(section: str, metric: str, key: str, title: str) -> dict[str, Any]:
         "displayName": title,
         # a view of several runs shows `displayName` as the title only if this field is set
         "nodeLevelSystemMetricConfiguration": {"metric": key, "type": "node"},
-        "scaleType": "log" if quantity_of(metric).mean == GEOMETRIC else "linear",
+        "scaleType": "log" if metric_named(metric).mean == GEOMETRIC else "linear",
         "xAxisKey": "step",
         "xAxisScaleType": "linear",
         "selectedXAxisMetricKey": "",

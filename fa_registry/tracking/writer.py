@@ -101,7 +101,7 @@ class RunWriter:
         open_end: bool = False,
     ):
         self._tracker = tracker
-        self._task = setup
+        self._setup = setup
         self._keep = keep
         # an audit expects the points of every epoch of a run with an open end
         self._shown = range(sys.maxsize) if open_end else schema.shown_epochs(setup.spec.epochs, keep.points)
@@ -162,7 +162,7 @@ class RunWriter:
 
     def start(self, initial: nn.Module | None) -> None:
         """Write specification, feedback and initial weights (None if adopted) before the first step."""
-        setup = self._task
+        setup = self._setup
         sizes = {"train_samples": len(setup.splits.train_labels), "test_samples": len(setup.splits.test_labels)}
         profile = {**sizes, "classes": setup.card.classes, "shape": "x".join(map(str, setup.card.image_shape))}
         source, use = setup.card.source, "training and evaluation"  # both splits are one entry
@@ -193,7 +193,7 @@ class RunWriter:
             self.claim.check_if_late()
         checkpoint_every = self._keep.checkpoint_every
         if checkpoint_every and row.epoch and row.epoch % checkpoint_every == 0:
-            save_tensors(self._folder / schema.epoch_checkpoint(row.epoch), self._task.network.state_dict())
+            save_tensors(self._folder / schema.epoch_checkpoint(row.epoch), self._setup.network.state_dict())
         if trainer and row.epoch in self._kept_after:
             save_tensors(self._folder / schema.kept_state(row.epoch), full_state(trainer))
         if trainer and (self._folder / schema.kept_state(row.epoch - 1)).exists():
@@ -205,7 +205,7 @@ class RunWriter:
 
     def log_params(self, spec: RunSpec) -> None:
         """Set the final specification of a run that was created with `open_end`, and log its parameters."""
-        self._task = replace(self._task, spec=spec)
+        self._setup = replace(self._setup, spec=spec)
         (self._folder / schema.SPEC).write_text(jsonio.pretty(spec), encoding="utf-8")
         self._tracker.adopt(
             self.run_id, run_name(spec), schema.tags(spec, setting_label(spec), self._study), schema.params(spec)
@@ -279,7 +279,7 @@ class RunWriter:
     def _send(self, tracker: Tracker) -> None:
         tags = {**self._tags, **(self.claim.sign() if self.claim else {})}
         if self.rows and (self._points or tags):
-            tags[schema.TAG_EPOCH] = f"{self.rows[-1].epoch} of {self._task.spec.epochs or '?'}"
+            tags[schema.TAG_EPOCH] = f"{self.rows[-1].epoch} of {self._setup.spec.epochs or '?'}"
         if self._points or tags:
             tracker.log(self.run_id, self._points, tags)
         if self.claim:
@@ -289,7 +289,7 @@ class RunWriter:
 
     def complete(self, outcome: TrainingOutcome) -> None:
         """Write final weights, series, measurements and provenance. End the run with the outcome's status."""
-        setup, folder = self._task, self._folder
+        setup, folder = self._setup, self._folder
         if self.claim:
             self.claim.check()
         save_tensors(folder / schema.FINAL, setup.network.state_dict())
@@ -367,7 +367,7 @@ class RunWriter:
         return f"Run {self.run_id} stays RUNNING until the next command closes this run"
 
     def _write_feedback(self) -> None:
-        setup = self._task
+        setup = self._setup
         state = setup.feedback.state_dict()
         if not state or (self._origin and not self._origin.feedback):
             return
@@ -382,7 +382,7 @@ class RunWriter:
 
     def _ending(self, outcome: TrainingOutcome) -> dict[str, str]:
         """Return the fields of provenance.json that are also tags."""
-        spec = self._task.spec
+        spec = self._setup.spec
         return {
             "status": outcome.status,
             "ended_by": outcome.ended_by,
@@ -390,11 +390,11 @@ class RunWriter:
             "study": self._study,
             "method": spec.method_label,
             "setting": setting_label(spec),
-            "final_weights": content_digest(self._task.network.state_dict()),
+            "final_weights": content_digest(self._setup.network.state_dict()),
         }
 
     def _provenance(self, outcome: TrainingOutcome, digests: dict[str, str]) -> dict[str, Any]:
-        setup = self._task
+        setup = self._setup
         return {
             KEY: SCHEMA,
             **provenance.collect(threads=int(outcome.final.conventions["threads"]), gpu=gpu_name(setup.device)),

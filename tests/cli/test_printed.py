@@ -16,7 +16,7 @@ from fa_registry.cli import NEW_OBJECTS_BETWEEN_COLLECTIONS, main
 from fa_registry.cli.analyse import cell_text
 from fa_registry.cli.audit import _judged, diffed
 from fa_registry.cli.compare import compared, estimate_text, finding_text
-from fa_registry.metrics import quantity_of
+from fa_registry.metrics import metric_named
 from fa_registry.protocol.grouping import groups
 from fa_registry.records import Reading, Replay, ReplayedRun
 from fa_registry.reporting.diff import audit_diff
@@ -47,7 +47,7 @@ def seeds(*values):
     ],
 )
 def test_an_estimate_says_its_n_and_interval_or_why_not(values, text):
-    assert estimate_text(seed_estimate(quantity_of("num"), seeds(*values))).replace("\u00a0", " ") == text
+    assert estimate_text(seed_estimate(metric_named("num"), seeds(*values))).replace("\u00a0", " ") == text
 
 
 def test_a_finding_has_its_state_outcome_and_numbers(result):

@@ -140,7 +140,7 @@ def test_a_tag_that_a_person_sets_stops_the_study_until_it_is_taken_off(registry
 
 
 def test_it_stops_runs_at_work_after_their_epoch_and_they_go_on_from_there(registry, tracker, monkeypatch):
-    monkeypatch.setattr(coordination, "STOP_LOOKS", 0)
+    monkeypatch.setattr(coordination, "STOP_INTERVAL", 0)
     looked = threading.Event()
     asked = coordination.stopped_by_tag
 

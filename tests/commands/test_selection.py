@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from fa_registry.audits.selection import MOST_LOOKS, never_trained, previous_seed_sets, select_runs
+from fa_registry.audits.selection import MOST_SEED_SETS, never_trained, previous_seed_sets, select_runs
 from fa_registry.errors import NothingSelected, UsageError
 from fa_registry.evidence.exclusions import make_exclusion, own_spec
 from fa_registry.protocol.grouping import seeds_key
@@ -109,10 +109,10 @@ def test_a_diverged_seed_counts_as_in_the_margin():
 
 def test_a_tag_stays_as_long_as_mlflow_takes():
     study = Study()
-    for last in range(2, MOST_LOOKS + 30):
+    for last in range(2, MOST_SEED_SETS + 30):
         study.audit(1, last)
     assert len(study.tags["r1"][schema.TAG_LOOKS]) < 5000
-    assert study.audit(1, MOST_LOOKS + 40) == MOST_LOOKS + 1
+    assert study.audit(1, MOST_SEED_SETS + 40) == MOST_SEED_SETS + 1
 
 
 def test_a_stored_run_brings_its_specification_and_its_names(trained):

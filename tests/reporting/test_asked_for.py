@@ -205,7 +205,7 @@ def test_no_page_says_what_it_was_called(renamed):
         name: terms for name, terms in found_terms.items() if terms and not name.endswith((".json", ".xml", ".csv"))
     }
     assert found_terms == {}, (
-        "a word that is typed: ask the catalogue for it, metrics.symbol_of(NAME) or quantity_of(NAME).label"
+        "a word that is typed: ask the catalogue for it, metrics.symbol_of(NAME) or metric_named(NAME).label"
     )
 
 
@@ -270,7 +270,7 @@ def test_no_module_and_no_template_writes_what_the_catalogue_says():
     }
     assert {
         path.name: terms for path, terms in found.items() if terms and not EXCEPTIONS.keys() & {path.name, *path.parts}
-    } == {}, "ask the catalogue: metrics.symbol_of(NAME), quantity_of(NAME).label"
+    } == {}, "ask the catalogue: metrics.symbol_of(NAME), metric_named(NAME).label"
 
 
 def test_what_it_finds_is_what_would_be_printed():

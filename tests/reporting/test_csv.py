@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fa_registry.metrics import quantity_of
+from fa_registry.metrics import metric_named
 from fa_registry.records import Exclusion
 from fa_registry.reporting.files.csv import CALCULATED, audit_table, columns_of, guarded, unguarded, write_csv
 from fa_registry.text_safety import escape_control
@@ -132,7 +132,7 @@ def test_names_are_distinct_and_all_have_descriptions(rich):
 
 
 def test_a_metric_with_the_name_of_a_column_gets_a_suffix():
-    headings = [column.heading for column in columns_of(("e",), (), (), [quantity_of("seed"), quantity_of("other")])]
+    headings = [column.heading for column in columns_of(("e",), (), (), [metric_named("seed"), metric_named("other")])]
     assert headings[-2:] == ["seed_2", "other"] and headings.count("seed") == 1
 
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from fa_registry.metrics import quantity_of
+from fa_registry.metrics import metric_named
 from fa_registry.metrics import table as metric_table
 from fa_registry.protocol.grouping import compared_methods, groups
 from fa_registry.records import FurtherLimit, Reading, Verdict, Waiver
@@ -267,14 +267,14 @@ def test_a_name_is_shortened_only_where_it_still_says_which_variant():
 
 
 def test_a_column_has_its_worst_judgement_with_the_seeds_it_is_about(rich_of_three):
-    columns = tuple(map(quantity_of, metric_table("audit")))
+    columns = tuple(map(metric_named, metric_table("audit")))
     found = {group.method: judged_columns(group, columns) for group in groups(rich_of_three) if not group.control}
     assert found["fa"]["growth_max"] == Judged("D1", "fail", (42, 123, 456))
     assert found["bp"] == {}
 
 
 def test_every_growth_above_its_limit_is_marked_and_a_gamma_that_may_not_be_claimed(rich):
-    columns = tuple(map(quantity_of, metric_table("audit")))
+    columns = tuple(map(metric_named, metric_table("audit")))
     (group,) = (group for group in groups(rich) if group.method == "fa" and not group.control)
     limits = (FurtherLimit("growth_init", 50.0),)
 

@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from fa_registry.metrics import quantity_of
+from fa_registry.metrics import metric_named
 from fa_registry.records import OUTCOMES, FurtherLimit, GuardReading, Reading
 from fa_registry.reporting.report_values import (
     BY_AUTHOR,
@@ -205,7 +205,7 @@ def test_what_was_not_measured_says_so(report):
 
 
 def test_the_estimate_is_the_summary_of_what_is_there():
-    found = seed_estimate(quantity_of("accuracy"), values(Reading(0.9), Reading(None, "no file"), Reading(0.8)))
+    found = seed_estimate(metric_named("accuracy"), values(Reading(0.9), Reading(None, "no file"), Reading(0.8)))
     expected = summary([0.9, 0.8])
     assert (found.n, found.of) == (2, 3)
     assert (found.mean.reading.value, found.std.value, found.low.value) == (expected.mean, expected.std, expected.low)
@@ -213,7 +213,7 @@ def test_the_estimate_is_the_summary_of_what_is_there():
 
 
 def test_one_value_that_is_not_finite_leaves_no_mean():
-    found = seed_estimate(quantity_of("growth_max"), values(Reading(1.0), Reading.of(math.inf)))
+    found = seed_estimate(metric_named("growth_max"), values(Reading(1.0), Reading.of(math.inf)))
     assert found.n == 0 and found.mean.reading.not_finite and found.mean.run_ids == ("run1",)
 
 
@@ -226,29 +226,29 @@ def test_one_value_that_is_not_finite_leaves_no_mean():
     ],
 )
 def test_without_an_interval_there_is_a_reason(readings, reason):
-    assert seed_estimate(quantity_of("accuracy"), values(*readings)).low == Reading(None, reason)
+    assert seed_estimate(metric_named("accuracy"), values(*readings)).low == Reading(None, reason)
 
 
 def test_a_stated_frozen_accuracy_has_no_interval_that_is_paired_by_seed(report):
     runs = [run for run in report.runs if run.record.spec.method == "dfa" and run.record.spec.control == "none"][:2]
-    known, margin = Values.of(report), quantity_of("margin_pp")
+    known, margin = Values.of(report), metric_named("margin_pp")
     assert known.estimate(runs, margin).low.value is not None
     alone = [
         dataclasses.replace(changed(run, scalars={"frozen_accuracy": 0.3}), frozen_run_id="")  # fa: ok FA010 stated
         for run in runs
     ]
     stated = [runs[0], alone[1]]
-    for column in (margin, quantity_of("frozen_accuracy")):
+    for column in (margin, metric_named("frozen_accuracy")):
         found = known.estimate(stated, column)
         assert (
             found.mean.reading.value is not None
             and found.low.reason == BY_AUTHOR.format("frozen accuracy") == found.high.reason
         )
-    assert known.estimate(stated, quantity_of("accuracy")).low.value is not None
+    assert known.estimate(stated, metric_named("accuracy")).low.value is not None
 
 
 def test_a_column_may_be_a_site_quantity_at_the_last_site_and_never_one_by_site(rich):
-    (gain, by_site) = (quantity_of(name) for name in ("gain_L", "gain"))
+    (gain, by_site) = (metric_named(name) for name in ("gain_L", "gain"))
     run, known = rich.runs[0], Values.of(rich)
     assert known.value(run, gain).reading == run.record.measurements.sites["gain"][-1]
     assert (gain.words, gain.about, gain.mean) == (f"{by_site.words}, at the last site", "gain", by_site.mean)
@@ -265,5 +265,5 @@ def test_a_stated_token_loss_is_named_as_such(report):
         measured = dataclasses.replace(alone.record.measurements, scalars=scalars)
         record = dataclasses.replace(alone.record, measurements=measured)
         stated.append(dataclasses.replace(alone, record=record, frozen_run_id=""))
-    found = Values.of(report).estimate(stated, quantity_of("margin_nats"))
+    found = Values.of(report).estimate(stated, metric_named("margin_nats"))
     assert found.low.reason == BY_AUTHOR.format("frozen loss per token")

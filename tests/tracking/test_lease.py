@@ -85,7 +85,7 @@ def test_in_every_order_of_their_steps_exactly_one_holds_it(tmp_path_factory, da
     tracker, outcome, at_work, begun_now = MemoryTracker(tmp_path_factory.getbasetemp() / "runs"), {}, {}, 0
     ids = data.draw(st.permutations(["a", "b", "c"]))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lease, "LOOKS", 0)
+        patch.setattr(lease, "INTERVAL", 0)
         while at_work or begun_now < 3:
             choices = [*at_work, *(["another"] if begun_now < 3 else [])]
             chosen = data.draw(st.sampled_from(choices))

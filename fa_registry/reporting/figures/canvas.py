@@ -102,18 +102,18 @@ class Canvas:
         axes.set_axis_off()
         return axes
 
-    def text(self, x: float, y: float, description: str, **look: object) -> None:
+    def text(self, x: float, y: float, description: str, **style: object) -> None:
         """Write text on the sheet; control characters of untrusted text are escaped."""
         defaults = {"fontsize": SMALL, "color": INK, "va": "center", "parse_math": False}
-        self.sheet.text(x, y, escape_control(description), **(defaults | look))
+        self.sheet.text(x, y, escape_control(description), **(defaults | style))
 
-    def lines(self, pieces: Iterable[Sequence[tuple[float, float]]], colour: str, **look: object) -> None:
+    def lines(self, pieces: Iterable[Sequence[tuple[float, float]]], colour: str, **style: object) -> None:
         """Draw lines on the sheet."""
-        self.sheet.add_collection(LineCollection([*pieces], colors=colour, **look), autolim=False)
+        self.sheet.add_collection(LineCollection([*pieces], colors=colour, **style), autolim=False)
 
-    def dots(self, points: Sequence[tuple[float, float]], colour: str, **look: object) -> None:
+    def dots(self, points: Sequence[tuple[float, float]], colour: str, **style: object) -> None:
         """Draw round dots on the sheet."""
-        self.sheet.plot(*zip(*points, strict=True), "o", color=colour, markersize=3.6, markeredgewidth=0, **look)
+        self.sheet.plot(*zip(*points, strict=True), "o", color=colour, markersize=3.6, markeredgewidth=0, **style)
 
     def place(self, left: float, right: float, bottom: float, top: float, **options: float) -> None:
         """Set the margins around all axes; all margins are in inches."""
@@ -146,9 +146,9 @@ def shortened(text: str, max_length: int = MOST_LETTERS) -> str:
     return text if len(text) <= max_length else text[: max_length - 1] + "…"
 
 
-def key(label: str, **look: object) -> Line2D:
+def key(label: str, **style: object) -> Line2D:
     """Return a legend entry; control characters of untrusted text are escaped."""
-    return Line2D([], [], label=shortened(escape_control(label)), **look)
+    return Line2D([], [], label=shortened(escape_control(label)), **style)
 
 
 def dot(label: str, colour: object, marker: str = "o", fill: object = None) -> Line2D:

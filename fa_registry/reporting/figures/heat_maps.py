@@ -17,7 +17,7 @@ from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.patches import Rectangle
 
-from fa_registry.metrics import over_seeds, quantity_of, symbol_of
+from fa_registry.metrics import metric_named, over_seeds, symbol_of
 from fa_registry.protocol.credit import exact_sites, is_exact
 from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.replay_summary import series_sentence
@@ -49,9 +49,9 @@ COLUMNS = ("method", "site", "epoch", "value", "reason", "exact", "run_ids")
 BY_SITE = (  # metrics of RunRecord.by_site
     Panel(
         "growth",
-        quantity_of("growth").title,
-        quantity_of("growth").words,
-        quantity_of("growth").words,
+        metric_named("growth").title,
+        metric_named("growth").words,
+        metric_named("growth").words,
         "num",
         log=True,
         judged="growth",
@@ -59,14 +59,14 @@ BY_SITE = (  # metrics of RunRecord.by_site
     Panel(
         "g_norm_mean_ce",
         REFERENCE,
-        quantity_of("g_norm_mean_ce").words,
+        metric_named("g_norm_mean_ce").words,
         symbol_of("g_norm_mean_ce"),
         "sci",
         log=True,
     ),
     Panel(
         "gamma",
-        quantity_of("gamma").title,
+        metric_named("gamma").title,
         f"{symbol_of('gamma')}, cosine of credit and gradient",
         symbol_of("gamma"),
         "cos",

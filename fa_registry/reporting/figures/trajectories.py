@@ -17,7 +17,7 @@ from fa_registry.metrics import (
     Headline,
     headlines_of,
     label_of,
-    quantity_of,
+    metric_named,
     symbol_of,
 )
 from fa_registry.protocol.grouping import Group
@@ -199,8 +199,8 @@ PANELS = (
     Panel("h_L", "Scale of the stream", f"median {symbol_of('h_L')}", r"median $\Vert h_L \Vert_2$", "num", log=True),
     Panel(
         "growth_max",
-        f"{quantity_of('growth_max').title} per block",
-        f"max over l of {quantity_of('growth').words}",
+        f"{metric_named('growth_max').title} per block",
+        f"max over l of {metric_named('growth').words}",
         r"$\max_l\ \Vert h_l \Vert / \Vert h_{l-1} \Vert$",
         "num",
         log=True,
@@ -208,8 +208,8 @@ PANELS = (
     ),
     Panel(
         "growth_init_max",
-        quantity_of("growth_init_max").title,
-        f"max over l of {quantity_of('growth_init').words}",
+        metric_named("growth_init_max").title,
+        f"max over l of {metric_named('growth_init').words}",
         r"$\max_l\ \Vert h_l \Vert / \Vert h_l^{(0)} \Vert$",
         "num",
         log=True,

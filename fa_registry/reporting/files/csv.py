@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from fa_registry.metrics import Metric, quantity_of, run_metrics, symbol_of, table
+from fa_registry.metrics import Metric, metric_named, run_metrics, symbol_of, table
 from fa_registry.protocol.builtin_editions import describe_edition
 from fa_registry.records import AuditReport, Exclusion, Finding, Reading, RunAudit, Verdict
 from fa_registry.records.runs import pairs
@@ -151,7 +151,7 @@ def audit_table(report: AuditReport) -> ResultsTable:
     named = {item.name: item for item in (*run_metrics(scalars, values.known), *shown) if item.name not in NUMBERS}
     further = [item for item in named.values() if not item.name.startswith("gamma_")]
     unmeasured = [item for item in shown if item.name not in (*NUMBERS, *gammas) and item not in further]
-    before, after = [quantity_of(name) for name in (*NUMBERS, *gammas)], [*further, *unmeasured]
+    before, after = [metric_named(name) for name in (*NUMBERS, *gammas)], [*further, *unmeasured]
     columns = columns_of(editions, rules, gammas, further)
     columns += tuple(Column(item.name, kind=item.kind) for item in unmeasured)
     opinions = [{item.run_id: item.verdict for item in opinion.judgements} for opinion in report.opinions]
@@ -188,8 +188,8 @@ def columns_of(
     columns = (
         *OF_A_RUN,
         *(Column(name, name, words="verdict of this edition, as text") for name in verdicts),
-        *(_number(name, heading, quantity_of(name)) for name, heading in NUMBERS.items()),
-        *(Column(name, name, quantity_of(name).kind, gamma_text) for name in gammas),
+        *(_number(name, heading, metric_named(name)) for name, heading in NUMBERS.items()),
+        *(Column(name, name, metric_named(name).kind, gamma_text) for name in gammas),
         *(Column(f"{name}_{rule}", f"{name}_{rule}", kind, text) for rule in rules for name, kind, text in OF_A_RULE),
     )
     used = {column.heading for column in columns}

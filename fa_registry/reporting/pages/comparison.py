@@ -18,11 +18,11 @@ from fa_registry.metrics import (
     Known,
     Metric,
     headlines_of,
+    metric_named,
     metrics_of_cards,
     metrics_of_headlines,
     metrics_of_report,
     other_metrics,
-    quantity_of,
     run_metrics,
     table,
 )
@@ -117,7 +117,7 @@ def _side(
     measured = (name for run in _runs(columns) for name in run.record.measurements.scalars)
     listed_names = {*(column.name for column in quantities), *AGGREGATES}
     further = (metric for metric in run_metrics(measured, card_metrics) if metric.name not in listed_names)
-    aggregates = map(quantity_of, (*AGGREGATES, SPREAD))
+    aggregates = map(metric_named, (*AGGREGATES, SPREAD))
     first, *others = columns
     paired = (other for other in others if comparable and seeds_of(first) & seeds_of(other))
     return SettingComparison(
@@ -381,7 +381,7 @@ def compared_sites(groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any
     card_metrics = metrics_of_cards(cards)
     measured = (name for group in groups for run in group.runs for name in run.record.measurements.sites)
     compared = []
-    for quantity in (*map(quantity_of, TABLES["comparison_sites"]), *other_metrics(measured, card_metrics)):
+    for quantity in (*map(metric_named, TABLES["comparison_sites"]), *other_metrics(measured, card_metrics)):
         if rows := tuple(_rows(quantity, groups)):
             exact = tuple(_exact(quantity.name, len(rows), column, cards) for column in groups)
             compared.append(ComparedSites(quantity.name, quantity.symbol, quantity.words, rows, exact))
@@ -413,7 +413,7 @@ def layer_numbers(groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any]
 
 
 def _ends(name: str, site: int, group: Group) -> tuple[float | None, float | None, float | None, str]:
-    estimate = Values().estimate(group.runs, quantity_of(name), site)
+    estimate = Values().estimate(group.runs, metric_named(name), site)
     return (estimate.mean.reading.value, estimate.low.value, estimate.high.value, estimate.mean.reading.reason)
 
 
@@ -428,7 +428,7 @@ def layer_figure(groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any]]
         for column, group in enumerate(groups):
             ends = (quantity.rows[index][1][column].mean for index in (0, -1))
             text.append(f"{quantity.symbol} of {group_label(group)} from {' to '.join(map(filters.number, ends))}")
-    gradient, gamma = (quantity_of(name).symbol for name in PANELS.values())
+    gradient, gamma = (metric_named(name).symbol for name in PANELS.values())
     return PageFigure(
         "By site",
         f"By site, first to last: {'; '.join(text)}.",
@@ -441,7 +441,7 @@ def paired_rows(first: Group, second: Group, values: Values) -> Iterator[PairedR
     """Yield the difference between two columns, for each metric that both columns contain."""
     headlines = headlines_of(run.record for group in (first, second) for run in group.runs)
     known = metrics_of_headlines(run.record for group in (first, second) for run in group.runs)
-    for quantity in (quantity_of(name, known) for name in table("comparison", headlines)):
+    for quantity in (metric_named(name, known) for name in table("comparison", headlines)):
         a, b = _readings(first, quantity, values), _readings(second, quantity, values)
         if all(any(reading.value is not None for reading in side.values()) for side in (a, b)):
             yield _row(quantity, first, second, a, b)

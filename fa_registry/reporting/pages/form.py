@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fa_registry import bundled_files
 from fa_registry.errors import UsageError
-from fa_registry.metrics import HEADLINE_GAMMA, SUBJECTS, TABLES, Metric, headline_of, quantity_of, table
+from fa_registry.metrics import HEADLINE_GAMMA, SUBJECTS, TABLES, Metric, headline_of, metric_named, table
 from fa_registry.protocol.credit import exact_sites
 from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.replay_summary import series_label
@@ -92,7 +92,7 @@ def form_context(group: Group, link: Link, sources: Sources, blank_texts: Mappin
     columns = tuple(column for column in sources.columns if column.name not in TABLES["run_scalars"])
     headline = headline_of(group.runs[0].record.measurements)
     estimates = {
-        name: sources.values.estimate(group.runs, quantity_of(name, sources.known))
+        name: sources.values.estimate(group.runs, metric_named(name, sources.known))
         for name in table("form", [headline])
     }
     method = card(report, "methods", group.runs[0].record.spec.method)

@@ -17,9 +17,9 @@ from fa_registry.metrics import (
     Known,
     Metric,
     families,
+    metric_named,
     metrics_of_report,
     other_metrics,
-    quantity_of,
     symbol_of,
 )
 from fa_registry.protocol.grouping import Group
@@ -57,7 +57,7 @@ def site_tables(runs: Sequence[RunAudit], report: AuditReport) -> tuple[Table[Ro
     """
     card_metrics = metrics_of_report(report)
     measured = (name for run in runs for name in run.record.measurements.sites)
-    standard_tables = [(title, [quantity_of(name, card_metrics) for name in names]) for title, names in SITE_TABLES]
+    standard_tables = [(title, [metric_named(name, card_metrics) for name in names]) for title, names in SITE_TABLES]
     tables = (*standard_tables, (FURTHER, other_metrics(measured, card_metrics)))
     built_tables = (_site_table(title, quantities, runs, report) for title, quantities in tables)
     return tuple(table for table in built_tables if table.rows)
@@ -67,7 +67,7 @@ def scalar_table(runs: Sequence[RunAudit], report: AuditReport) -> Table[Row[Cel
     """Return the table of metrics with one number per run, such as stability_mid and the weight drift."""
     card_metrics = metrics_of_report(report)
     measured = dict.fromkeys(name for run in runs for name in run.record.measurements.scalars)
-    quantities = [quantity_of(name, card_metrics) for name in TABLES["run_scalars"] if name in measured]
+    quantities = [metric_named(name, card_metrics) for name in TABLES["run_scalars"] if name in measured]
     quantities += [*other_metrics(measured, card_metrics), *_members(runs, card_metrics)]
     rows = tuple(
         Row(metric.name, tuple(_cell(run, metric.name, metric.kind) for run in runs), metric.symbol, metric.words)
@@ -174,7 +174,7 @@ def _members(runs: Sequence[RunAudit], card_metrics: Known) -> Iterator[Metric]:
                 if name.startswith(family) and reading.value is not None:
                     largest[name] = max(reading.value, largest.get(name, reading.value))
         largest_names = sorted(largest, key=lambda name: (-largest[name], name))[:SHOWN_MEMBERS]
-        yield from (quantity_of(name, card_metrics) for name in largest_names)
+        yield from (metric_named(name, card_metrics) for name in largest_names)
 
 
 def _cards(names: Sequence[str], report: AuditReport) -> tuple[CardLine, ...]:
@@ -209,7 +209,7 @@ def _notes(cells: Iterable[tuple[str, Cell]]) -> tuple[str, ...]:
 def aggregates(runs: Sequence[RunAudit]) -> Iterator[MetricSummary]:
     """Yield Γ for every aggregation over sites and samples, and the spread of Γ over these aggregations."""
     for name in (*AGGREGATES, SPREAD):
-        quantity = quantity_of(name)
+        quantity = metric_named(name)
         yield MetricSummary(name, quantity.words, Values().estimate(runs, quantity))
 
 

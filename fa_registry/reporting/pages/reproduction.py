@@ -21,7 +21,7 @@ from fa_registry.reporting.view_models import EntryValue
 
 WORST_FIRST = ("differs", "not shown", "reproduced", "not comparable", "not at hand", "not measured")
 TESTED = WORST_FIRST[:3]
-LOOKS: Mapping[str, str] = MappingProxyType(  # outcome → the verdict whose colour the row gets
+COLOURS: Mapping[str, str] = MappingProxyType(  # outcome → the verdict whose colour the row gets
     dict(zip(WORST_FIRST, ("fail", "warn", "pass", "control", "control", "incomplete"), strict=True))
 )
 SITES: Mapping[str, str] = MappingProxyType({"last": "site L", "mid": "site ⌊L/2⌋", "": ""})
@@ -65,7 +65,7 @@ def _row(row: FigureVerdict) -> ReproductionRow:
     margin = f"the margin: {figure.margin.why}" if row.outcome in TESTED else ""
     return ReproductionRow(
         outcome=row.outcome,
-        look=LOOKS[row.outcome],
+        colour=COLOURS[row.outcome],
         quantity=quantity_text(figure),
         method=figure.label,
         setting=setting_text(figure),
@@ -153,12 +153,12 @@ class ReproductionRow:
     """A published value and the measured value, as text.
 
     Attributes:
-        look: Name of a verdict, such as `pass`. The row has the colour of this verdict.
+        colour: Name of a verdict, such as `pass`. The row has the colour of this verdict.
         each: One measured value per compared run.
     """
 
     outcome: str
-    look: str
+    colour: str
     quantity: str
     method: str
     setting: str

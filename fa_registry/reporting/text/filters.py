@@ -17,7 +17,7 @@ from jinja2 import pass_context
 from markupsafe import Markup
 
 from fa_registry.analyses import AnalysisCell
-from fa_registry.metrics import MARGIN_LABEL, Metric, label_of, quantity_of, subject_of
+from fa_registry.metrics import MARGIN_LABEL, Metric, label_of, metric_named, subject_of
 from fa_registry.protocol.builtin_editions import SHIPPED, differences, provenance_of
 from fa_registry.protocol.builtin_editions import describe_edition as describe_edition
 from fa_registry.protocol.rules import load_edition
@@ -248,7 +248,7 @@ def quantity(context: Any, name: str) -> Metric:
 
     The fields of a metric are, for example, symbol, description, heading and label.
     """
-    return quantity_of(name)
+    return metric_named(name)
 
 
 def short(run_id: str) -> str:

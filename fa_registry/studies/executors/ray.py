@@ -40,7 +40,7 @@ ADDRESS = re.compile(r"(?P<host>[^\s/:]+|\[[0-9a-fA-F:]+\]):(?P<port>\d{1,5})")
 ANSWERS = 5.0  # seconds that a cluster may take to answer; Ray itself retries for minutes
 SETTINGS = b"\4"  # follows the length in the first answer of an HTTP/2 server, such as gRPC
 HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0" + SETTINGS + b"\0" * 5  # RFC 9113, section 3.4
-LOOKS = 120.0  # seconds in which the machines of a cluster must report their versions
+VERSION_SECONDS = 120.0  # seconds in which the machines of a cluster must report their versions
 # memory for the small objects of a cluster of this machine; Ray's default is a third of the memory
 STORE_BYTES = 100_000_000
 BROKEN = "broken"  # message of a process that could not start any job
@@ -172,14 +172,14 @@ def check_versions(nodes: Sequence[Mapping[str, Any]], local_versions: Mapping[s
     places = [NodeAffinitySchedulingStrategy(node["NodeID"], soft=False) for node in nodes]
     answers = [get_versions.options(scheduling_strategy=place).remote() for place in places]
     node_of_answer = dict(zip(answers, nodes, strict=True))
-    ray.wait(list(node_of_answer), num_returns=len(node_of_answer), timeout=LOOKS)
+    ray.wait(list(node_of_answer), num_returns=len(node_of_answer), timeout=VERSION_SECONDS)
     problems = []
     for answer, node in node_of_answer.items():
         host = f"{node['NodeManagerHostname']} ({node['NodeManagerAddress']})"
         try:
             problems.append(unequal(local_versions, ray.get(answer, timeout=0), host))
         except ray.exceptions.GetTimeoutError:
-            problems.append(f"{host} did not report its versions within {LOOKS:.0f} s")
+            problems.append(f"{host} did not report its versions within {VERSION_SECONDS:.0f} s")
         except ray.exceptions.RayError as error:
             problems.append(
                 f"{host} cannot import fa_registry ({_text(error)}); install the packages of this machine on {host}"
@@ -249,9 +249,9 @@ class _Actor(Process):
 
 class _Worker:
     def __init__(self) -> None:
-        self._told: queue.SimpleQueue[Message] = queue.SimpleQueue()
+        self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self._asked = threading.Event()
-        log_to(self._told.put)
+        log_to(self._messages.put)
 
     def begin(self, message: bytes) -> list[Message]:
         threading.Thread(target=self._do, args=(message,), name="jobs", daemon=True).start()
@@ -259,15 +259,15 @@ class _Worker:
 
     def _do(self, message: bytes) -> None:
         try:
-            do_batch(message, self._asked.is_set, self._told.put)
+            do_batch(message, self._asked.is_set, self._messages.put)
         except BaseException:
-            self._told.put((0, BROKEN, pickle.dumps(traceback.format_exc()), 0))
+            self._messages.put((0, BROKEN, pickle.dumps(traceback.format_exc()), 0))
 
     def reported(self) -> list[Message]:
         """Wait for at least one message; return all messages since the last call."""
-        messages = [self._told.get()]
-        while not self._told.empty():
-            messages.append(self._told.get())
+        messages = [self._messages.get()]
+        while not self._messages.empty():
+            messages.append(self._messages.get())
         return messages
 
     def ask_to_stop(self) -> None:

@@ -41,7 +41,7 @@ SLURM, HERE = "slurm", "local"  # submitit's names of clusters
 MOST = 256  # largest number of processes in Slurm's queue, waiting or running
 MINUTES = 1440  # time limit of a process; SBATCH variables such as SBATCH_TIMELIMIT override the request
 LENGTH = 8  # bytes of the length before each message
-LOOKS = 1.0  # seconds between two checks for a stop request
+INTERVAL = 1.0  # seconds between two checks for a stop request
 ENDING = ("SIGINT", "SIGTERM", "SIGUSR1", "SIGUSR2")  # causes: scancel, the time limit, or other users need the machine
 
 
@@ -147,13 +147,13 @@ def _work(folder: str, message: bytes) -> None:
 
     log_to(send)
     signal_numbers = [getattr(signal, name) for name in ENDING if hasattr(signal, name)]
-    is_found, next_look = False, 0.0
+    is_found, next_check = False, 0.0
 
     def must_stop() -> bool:
         """Return whether a signal was received, or the stop file exists."""
-        nonlocal is_found, next_look
-        if not is_found and time.monotonic() >= next_look:
-            next_look = time.monotonic() + LOOKS
+        nonlocal is_found, next_check
+        if not is_found and time.monotonic() >= next_check:
+            next_check = time.monotonic() + INTERVAL
             with suppress(OSError):  # the shared disk may not respond
                 is_found = (Path(folder) / "stop").exists()
         return is_found or stop_requested()

@@ -21,7 +21,7 @@ from fa_registry.reporting.figures.canvas import Canvas, row_axis, row_width
 from fa_registry.reporting.figures.frames import entry, in_rows, variant
 from fa_registry.reporting.figures.style import DECISIONS, PALETTE
 
-LOOKS = {  # decision: fill, sign, ink; the sign repeats the decision without colour
+STYLES = {  # decision: fill, sign, ink; the sign repeats the decision without colour
     "rejects": (PALETTE[1], "✕", "white"),
     "warns": (DECISIONS[0], "!", "black"),
     "cannot judge": (DECISIONS[1], "?", "black"),
@@ -42,13 +42,13 @@ def draw(canvas: Canvas, frame: pd.DataFrame) -> None:
     """Draw the decisions: methods as rows, sets of instruments as columns."""
     frame, rows, left_out = in_rows(frame)
     sets = list(dict.fromkeys(frame["instruments"]))
-    handles = [Patch(color=fill, label=f"{sign}  {decision}") for decision, (fill, sign, _) in LOOKS.items()]
+    handles = [Patch(color=fill, label=f"{sign}  {decision}") for decision, (fill, sign, _) in STYLES.items()]
     foot = canvas.legend(handles, corner="lower left")
     canvas.resize(HEAD + ROW * len(rows) + foot)
     axes = canvas.figure.add_subplot()
     for decision, cells in frame.groupby("decision", sort=False):
         centres = np.column_stack([cells["instruments"].map(sets.index), cells["row"].map(rows.index)])
-        fill, sign, ink = LOOKS[decision]
+        fill, sign, ink = STYLES[decision]
         axes.add_collection(PolyCollection(centres[:, None] + FIELD, facecolors=fill, linewidths=0))
         outline = TextPath((0, 0), sign, size=9)  # markers are faster to draw than texts
         marker = Path(outline.vertices - outline.get_extents().get_points().mean(axis=0), outline.codes)
