@@ -141,6 +141,7 @@ def test_every_field_with_text_is_prose_or_an_identifier():
     assert {"remarks", "details", "notes", "compared"} <= LISTS and "reason" not in LISTS
 
 
+@pytest.mark.long
 def test_no_fact_is_read_back_out_of_text():
     found = [
         f"{path.relative_to(PACKAGE.parent)}:{line}"

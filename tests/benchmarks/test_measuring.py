@@ -78,6 +78,7 @@ def test_the_limit_is_products_and_optimizer_traffic():
     assert read_back(limit) == limit and isinstance(limit, Limit)
 
 
+@pytest.mark.long
 def test_measuring_steps_gives_every_ratio():
     times = measure_steps(rounds=1, calls=1)
     assert set(times.shapes[step_time.CIFAR].ratio) == {f"{above} / {below}" for above, below in STEPS}
@@ -119,6 +120,7 @@ def test_two_runs_side_by_side_are_counted_by_the_run_and_the_published_time_sta
     assert read_back(found) == found and list(found.ratio) == list(COMPARED)
 
 
+@pytest.mark.long
 def test_the_gpu_benchmark_runs_on_a_cpu_in_small(monkeypatch):
     monkeypatch.setattr(gpu, "NETWORKS", {"mlp, dfa": {"architecture": "mlp"}})
     base = {**RAW, "epochs": 1, "architecture_options": {"num_blocks": 1}}

@@ -135,6 +135,7 @@ def seen(monkeypatch):
     return sizes
 
 
+@pytest.mark.long
 def test_an_epoch_is_every_sample_once_a_test_and_a_look_at_every_layer(seen):
     torch.manual_seed(0)
     work = published_card.epoch(tiny_task())

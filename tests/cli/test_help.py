@@ -71,6 +71,7 @@ def test_a_path_is_completed_where_a_study_or_an_edition_may_be_a_file():
         assert answer.stdout == f"file,{line.split()[-1]}\n"
 
 
+@pytest.mark.long
 def test_a_shell_waits_for_nothing_heavy():
     code = (
         "import sys\nfrom fa_registry.cli import main\n"

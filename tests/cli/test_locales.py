@@ -13,6 +13,8 @@ import pytest
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 
+pytestmark = pytest.mark.long
+
 LATIN = {"PYTHONIOENCODING": "latin-1"}
 ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 CALLS = """

@@ -50,6 +50,7 @@ def test_an_estimate_says_its_n_and_interval_or_why_not(values, text):
     assert estimate_text(seed_estimate(metric_named("num"), seeds(*values))).replace("\u00a0", " ") == text
 
 
+@pytest.mark.long
 def test_a_finding_has_its_state_outcome_and_numbers(result):
     rows = [row for rule in result.context.parts[0][0].rules for cell in rule.columns for row in cell]
     texts = [finding_text(row) for row in rows]

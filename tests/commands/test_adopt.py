@@ -27,6 +27,8 @@ from tests.commands.conftest import TRAIN, fields
 from tests.helpers.audits import unpublished
 from tests.helpers.tiny_tasks import SEED, tiny_task
 
+pytestmark = pytest.mark.long
+
 OF_TRAINING = ("loss_train", "accuracy_train", "penalty")
 NEEDS_INITIAL = ("blocks_trained", "feature_drift")
 CARDS = [diagnostics.CATALOG.get(name).card for name in diagnostics.CATALOG.names()]

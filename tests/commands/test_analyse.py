@@ -13,6 +13,8 @@ from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from tests.commands.conftest import fields
 
+pytestmark = pytest.mark.long
+
 NAMES = sorted(name.replace("_", "-") for name in CATALOG.names())
 STUDY = ("--study", "tiny", "--device", "cpu")
 

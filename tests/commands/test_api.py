@@ -15,6 +15,8 @@ from fa_registry.cli import main
 from fa_registry.studies import study_files
 from tests.commands.conftest import STUDY
 
+pytestmark = pytest.mark.long
+
 COMMANDS = ("audit", "compare", "report", "study", "train", "verify")
 # What only one of the two has: how a result is printed and how a process ends; who runs the jobs.
 PRINTING = {"as_json", "exit_zero"}

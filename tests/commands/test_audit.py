@@ -29,6 +29,8 @@ from tests.builders import verdict_tag
 from tests.commands.conftest import fields
 from tests.helpers.plugins import put_plugin
 
+pytestmark = pytest.mark.long
+
 AUDIT = ("audit", "--study", "tiny", "--device", "cpu")
 
 

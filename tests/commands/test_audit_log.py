@@ -26,6 +26,8 @@ from tests.builders import verdict_tag
 from tests.commands.conftest import call
 from tests.commands.test_audit import AUDIT, audited, run_of, spoil
 
+pytestmark = pytest.mark.long
+
 TRUSTING = ("audit", "--study", "tiny", "--trust-logged")
 
 

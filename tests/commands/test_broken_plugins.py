@@ -14,6 +14,8 @@ from fa_registry.inspection import plugin_list
 from tests.commands.conftest import TRAIN
 from tests.helpers.plugins import NAME, installed
 
+pytestmark = pytest.mark.long
+
 WHY = "ZeroDivisionError: at import"
 
 

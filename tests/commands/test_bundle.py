@@ -91,6 +91,7 @@ def test_a_light_one_has_no_tensors_and_says_what_it_does_not_prove(bundled):
         fa_registry.import_bundle("light.fa.zip")
 
 
+@pytest.mark.long
 def test_every_flipped_byte_is_found(bundled):
     whole, flipped = Path("light.fa.zip").read_bytes(), Path("flipped.fa.zip")
     draw = random.Random(0)
@@ -191,6 +192,7 @@ def test_a_key_that_is_none_is_a_sentence(bundled_store, bundled, keys, key, tex
     assert not Path("signed.fa.zip").exists()
 
 
+@pytest.mark.long
 def test_its_runs_go_into_another_store_once_and_are_verified_there(bundled, empty_store, measured_each_time):
     shutil.copy(empty_store, bundled / "mlflow.db")
     put = fa_registry.import_bundle("tiny.fa.zip", experiment="theirs")

@@ -13,6 +13,8 @@ from fa_registry.training.trainer import Trainer
 from tests.commands.conftest import TRAIN, fields
 from tests.commands.test_audit import run_of
 
+pytestmark = pytest.mark.long
+
 SECOND = ("--device", "cuda:1")
 
 

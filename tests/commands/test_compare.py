@@ -53,6 +53,7 @@ def test_a_wrong_request_is_refused_and_writes_nothing(registry, workplace, argu
     assert not (workplace / "reports").exists()
 
 
+@pytest.mark.long
 def test_it_compares_as_the_audit_judges(trained, workplace):
     """One training serves all of these: it is what takes the time."""
     result = trained("compare", "dfa", "bp", "--study", "tiny", "--json")

@@ -27,7 +27,7 @@ from fa_registry.tracking.store_errors import StoreRefusal
 from fa_registry.training.loop import run_to_completion
 from tests.commands.conftest import TRAIN, fields
 
-pytestmark = pytest.mark.usefixtures("in_this_process")
+pytestmark = [pytest.mark.long, pytest.mark.usefixtures("in_this_process")]
 FAR = "another-machine:1:1:1"
 STUDY = ("study", "tiny", "--device", "cpu", "--jobs", "1")
 

@@ -176,6 +176,7 @@ def test_a_run_on_files_is_trained_and_audited(registry, small):
     assert audit["runs"][0]["record"]["integrity"]["state"] == "verified"
 
 
+@pytest.mark.long
 def test_a_set_with_an_argument_has_one_identity_and_its_card_in_the_audit(registry):
     large = (*TRAIN, "--set", "batch_size=2560")
     first = registry(*large, "--dataset", "teacher_student:.50", "--json")

@@ -22,6 +22,8 @@ from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from tests.commands.conftest import TRAIN
 from tests.helpers.dead_process import killed_tag
 
+pytestmark = pytest.mark.long
+
 TRUSTING = ("audit", "--study", "tiny", "--trust-logged", "--exit-zero")
 DFA_AGAIN = [word if word != "7" else "2" for word in TRAIN]
 DFA_AGAIN[DFA_AGAIN.index("--epochs") + 1] = "2"  # another seed of the study's own setting

@@ -13,6 +13,8 @@ from fa_registry.tracking import schema
 from fa_registry.tracking.stores import open_tracker
 from tests.commands.conftest import STUDY, TRAIN
 
+pytestmark = pytest.mark.long
+
 ESCAPES = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202eevil\u2066\x7f\r\nPASS: all good\u2028[/red]{{7*7}}"
 QUOTES = "' or 1=1 -- it's `a\\'\""
 MARGIN = "PASS: all good"  # what a name would write at the beginning of a separate line

@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+pytestmark = pytest.mark.long
+
 STUDY = """
 name = "plain"
 title = "On a plain network"

@@ -92,6 +92,7 @@ def test_a_listing_is_one_search_of_few_runs_that_reads_no_file(trained, monkeyp
     assert asked[0] == 3 and len(asked) == 2  # one more than are listed shows whether any is left off
 
 
+@pytest.mark.long
 def test_variants_of_a_method_are_not_equal_rows(registry):
     for sigma in ("0.3", "0.5"):
         assert registry(*TRAIN[:2], "dtp", *TRAIN[3:], "--set", f"method.sigma={sigma}").exit_code == 0

@@ -20,7 +20,7 @@ from fa_registry.tracking.writer import RunWriter
 from fa_registry.training import loop
 from fa_registry.training.trainer import Trainer
 
-pytestmark = pytest.mark.usefixtures("usual_interrupt")
+pytestmark = [pytest.mark.long, pytest.mark.usefixtures("usual_interrupt")]
 INTERRUPTED = ("KILLED", schema.INTERRUPTED)
 COMPLETE = ("FINISHED", "complete")
 

@@ -10,6 +10,8 @@ from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.reader import training_run
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def run_ids(audited_copy) -> dict[str, str]:

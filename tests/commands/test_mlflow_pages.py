@@ -11,6 +11,8 @@ from mlflow.exceptions import MlflowException
 from fa_registry.tracking import mlflow_tracker, schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 
+pytestmark = pytest.mark.long
+
 VIEW = "mlflow.sharedViewState."
 AUDIT = ("audit", "--study", "tiny", "--trust-logged", "--exit-zero")
 

@@ -26,6 +26,8 @@ from tests.builders import verdict_tag
 from tests.commands.conftest import long
 from tests.commands.promotion import spoilt, tagged
 
+pytestmark = pytest.mark.long
+
 BY_NEWEST = ("--edition", "2026-12")
 REASON = "the negative control of a <b>tutorial</b>"
 

@@ -94,6 +94,7 @@ def test_a_report_that_contradicts_itself_is_refused(tmp_path, spoilt, field):
     assert [problem.partition(": ")[0] for problem in refused.value.problems] == [field]
 
 
+@pytest.mark.long
 def test_the_same_runs_audited_twice_are_identical(trained):
     for folder, published in (("a", True), ("b", False)):
         with publishing(published):
@@ -111,6 +112,7 @@ def test_another_threshold_is_exit_1_and_names_rule_run_and_figure(unpublished, 
     assert found["rules"][0]["rule"] == "D1" and found["rules"][0]["moved"] and found["schema"] == SCHEMA
 
 
+@pytest.mark.long
 def test_a_study_trained_again_is_matched_by_specification(unpublished, audited_copy):
     assert audited_copy("study", "tiny", "--jobs", "1", "--device", "cpu", "--force").exit_code == 0
     audited_copy(*AUDIT_LOGGED, "--out", "b")
@@ -153,6 +155,7 @@ def test_what_is_no_report_or_never_audited_is_refused(trained, command):
     assert trained(*command).exit_code == 2
 
 
+@pytest.mark.long
 def test_an_audit_by_a_clock_two_days_ahead_does_not_stay_the_newest(trained):
     clock = time.time
     with pytest.MonkeyPatch.context() as patch:
@@ -184,6 +187,7 @@ def flipped_bit(path: Path, place: int) -> None:
     path.write_bytes(data)
 
 
+@pytest.mark.long
 def test_a_flipped_bit_of_a_stored_page_is_reported_when_its_audit_is_handed_out(audited_copy):
     tracker = MlflowTracker()
     (audit,) = tracker.search({schema.TAG_KIND: "audit"})

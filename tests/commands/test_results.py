@@ -21,6 +21,8 @@ from fa_registry.reporting.results import LONGEST, ResultList, TableResult
 from fa_registry.studies.options import CheckpointOptions, RunSelector
 from tests.helpers.tiny_tasks import SEED
 
+pytestmark = pytest.mark.long
+
 SIZES = {"architecture.d_hidden": 16, "architecture.num_blocks": 2}
 # these return an object of another package: a pandas frame, a module, the model of the user
 OTHERS = {"runs", "series", "torchvision", "frozen_control"}

@@ -32,6 +32,8 @@ from tests.helpers.audits import unpublished
 from tests.helpers.tiny_tasks import trained as train_small
 from tests.tracking.conftest import TINY
 
+pytestmark = pytest.mark.long
+
 # DFA at this rate, by epoch: largest growth 1.01 1.20 1.41 1.99 2.76 2.97, ‖g_L‖ of the mean loss 7.7e-3 … 9.1e-5 6.5e-5 6.1e-5
 FAST = TINY | {"epochs": 5, "learning_rate": 0.05}
 D1_AT, D2_AT = 3, 4

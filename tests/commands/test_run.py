@@ -44,6 +44,7 @@ def test_a_folder_that_can_be_written_is_accepted_and_not_made(workplace, out):
     assert problems == [] and sorted(workplace.rglob("*")) == before
 
 
+@pytest.mark.long
 def test_the_last_lines_are_the_meaning_of_the_result_and_an_address_to_click(trained, workplace):
     result = trained(*RUN)
     *_, first, gamma, address = result.stdout.splitlines()
@@ -51,6 +52,7 @@ def test_the_last_lines_are_the_meaning_of_the_result_and_an_address_to_click(tr
     assert address == f"report: {(workplace / 'reports' / 'index.html').as_uri()}"
 
 
+@pytest.mark.long
 def test_all_editions_judge_what_one_run_has_trained_in_the_experiment_that_was_named(registry, workplace):
     path = workplace / "tiny" / "study.toml"
     path.write_text(path.read_text().replace('"bp", "fa", "dfa"', '"dfa"'))

@@ -140,6 +140,7 @@ def test_every_run_of_the_package_has_the_number_and_other_runs_need_none(audite
     assert call("list", "runs").exit_code == 0
 
 
+@pytest.mark.long
 def test_deleting_a_run_with_another_number_makes_the_store_usable(audited_copy):
     tracker = MlflowTracker()
     run = tracker.search({schema.TAG_KIND: "run"})[0]

@@ -165,6 +165,7 @@ def completing_lines(folder) -> list[str]:
     return html.unescape(printed).strip().splitlines()
 
 
+@pytest.mark.long
 def test_the_lines_that_a_page_prints_for_what_is_missing_complete_it(trained, workplace):
     """Trained again by them, a changed run is judged: its study's audit finds the new one."""
     spoil("dfa", schema.FINAL, lambda path: path.write_bytes(path.read_bytes()[:-1] + b"\x7f"))
@@ -179,6 +180,7 @@ def test_the_lines_that_a_page_prints_for_what_is_missing_complete_it(trained, w
     assert len(after["report"]["runs"]) == len(before["report"]["runs"]) + 1
 
 
+@pytest.mark.long
 def test_a_run_by_a_clock_two_days_ahead_does_not_stay_the_newest(trained):
     old = run_of("dfa")
     with sqlite3.connect("mlflow.db") as database:

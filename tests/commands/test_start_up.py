@@ -13,6 +13,8 @@ from fa_registry import bundled_files, methods, plugin_registry
 from fa_registry.inspection import plugin_list
 from fa_registry.plugin_registry import Catalog
 
+pytestmark = pytest.mark.long
+
 LIBRARIES = ("mlflow", "pandas", "matplotlib", "scipy")
 CODE = """
 import json, sys

@@ -142,6 +142,7 @@ def artifacts_row(folder: Path, *options: str) -> dict[str, str]:
     return next(row for row in json.loads(result.stdout) if row["check"] == "artifacts")
 
 
+@pytest.mark.long
 def test_a_copy_without_its_artifacts_neither_reads_nor_writes_those_of_the_original(original, workplace):
     (copy := workplace / "copy").mkdir()
     shutil.copy(original / "mlflow.db", copy)
@@ -158,6 +159,7 @@ def test_a_copy_without_its_artifacts_neither_reads_nor_writes_those_of_the_orig
     assert (copy / "mlartifacts" / "fa_registry" / new / "artifacts" / "spec.json").is_file()
 
 
+@pytest.mark.long
 def test_a_moved_store_is_named_and_doctor_gives_its_database_the_addresses_of_today(original, workplace):
     original.rename(moved := workplace / "moved")
     before = contents(moved)

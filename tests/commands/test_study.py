@@ -18,6 +18,8 @@ from fa_registry.training.trainer import Trainer
 from tests.commands.conftest import STUDY, fields
 from tests.helpers.tiny_tasks import tiny_spec
 
+pytestmark = pytest.mark.long
+
 
 def test_a_second_study_trains_nothing_and_says_so(trained):
     again = trained("study", "tiny", "--device", "cpu")

@@ -16,6 +16,8 @@ from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from tests.commands.conftest import call, write_study
 from tests.helpers.stores import copy_store, made_once, working_in
 
+pytestmark = pytest.mark.long
+
 VARIANT = {"data": "digits_centred", "scale": "0.5", "device": "cpu"}
 
 

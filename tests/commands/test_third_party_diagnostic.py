@@ -20,6 +20,8 @@ from tests.helpers.pictures import blank_pictures
 from tests.helpers.plugins import installed_member
 from tests.helpers.stores import copy_store, working_in
 
+pytestmark = pytest.mark.long
+
 # ℓ_1 of a state by its ℓ_2, so that the expected text of the pages is known without a computation: 1 + the site, and 7 at the end.
 SOURCE = """
 from fa_registry.diagnostics.base import Diagnostic, DiagnosticCard, Measured

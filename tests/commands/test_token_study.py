@@ -21,6 +21,8 @@ from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from tests.commands.conftest import STUDY, call, fields
 from tests.helpers.stores import copy_store, made_once, working_in
 
+pytestmark = pytest.mark.long
+
 TOKENS = """
 name = "words"
 title = "Words"

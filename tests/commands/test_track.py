@@ -224,6 +224,7 @@ class nothing:
     def __exit__(self, *error): ...
 
 
+@pytest.mark.long
 def test_an_audit_judges_it_and_says_what_it_takes_on_trust(workplace, batch):
     for control in (False, True):
         torch.manual_seed(0)
@@ -360,6 +361,7 @@ def integrity(*more):
     return outcome["integrity"]
 
 
+@pytest.mark.long
 def test_a_user_who_vouches_for_the_model_recomputes_it(measured_each_time, workplace, model, batch):
     run = tracked_with_factory(model, batch)
     for other in ((), ("--factory", "json:loads")):  # which is not imported: the run names another

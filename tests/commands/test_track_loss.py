@@ -14,6 +14,8 @@ from fa_registry.tasks._user_loss import FUNCTION
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.reader import read_record
 
+pytestmark = pytest.mark.long
+
 SITES = ["0", "2"]
 OF_GRADIENT = ("g_norm", "gain", "fidelity")
 

@@ -13,6 +13,8 @@ from fa_registry.studies.options import RunSelector
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from tests.commands.conftest import AUDIT_LOGGED
 
+pytestmark = pytest.mark.long
+
 OTHERS = (("epochs = 2", "epochs = 100"), ("seeds = [1]", "seeds = [42, 123]"))
 
 

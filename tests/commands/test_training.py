@@ -27,6 +27,8 @@ from tests.commands.conftest import TRAIN, fields, long
 from tests.helpers.dead_process import killed_tag
 from tests.tracking.conftest import TINY
 
+pytestmark = pytest.mark.long
+
 
 def runs():
     return MlflowTracker().search({})

@@ -15,6 +15,8 @@ from fa_registry.tracking.reader import read_record
 from fa_registry.training.checkpoint import load_tensors, save_tensors
 from tests.commands.test_audit import run_of, spoil
 
+pytestmark = pytest.mark.long
+
 VERIFY = ("verify", "--study", "tiny", "--device", "cpu", "--json")
 
 

@@ -10,6 +10,8 @@ from fa_registry.conformance.declared_checks import DECLARED
 from fa_registry.conformance.small_networks import supported_by
 from fa_registry.conformance.suite import UNIVERSAL
 
+pytestmark = pytest.mark.long
+
 QUICK = {"resmlp"}  # the others' two minutes are the long tests'
 
 

@@ -35,6 +35,8 @@ from fa_registry.training.trainer import Trainer
 from tests.conformance import fakes, position_fakes
 from tests.helpers.tiny_tasks import supported, tiny_task
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[2]
 
 IN_A_NEW_PROCESS = """

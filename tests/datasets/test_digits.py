@@ -132,6 +132,7 @@ def test_a_swapped_label_is_refused(monkeypatch):
         digits.PLUGIN.load(CPU)
 
 
+@pytest.mark.long
 def test_a_card_is_read_without_the_library_that_brings_the_scans():
     code = "import sys, fa_registry.datasets.digits; print('sklearn' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"

@@ -72,6 +72,7 @@ def conformance(capsys) -> dict[str, str]:
     return {columns[1]: columns[0] for columns in map(str.split, capsys.readouterr().out.splitlines())}
 
 
+@pytest.mark.long
 def test_the_method_of_the_page_is_what_the_page_says_of_it(tmp_path, capsys):
     assert OWN_METHOD in (ROOT / "docs/own-method.md").read_text(encoding="utf-8")
     with installed(tmp_path) as plugin:

@@ -77,6 +77,7 @@ def test_a_loaded_network_can_be_judged(tmp_path):
     assert len(report.residual_norms) == len(network.blocks) + 1
 
 
+@pytest.mark.long
 def test_a_folder_needs_no_mlflow(tmp_path):
     made(tmp_path)
     code = (
@@ -161,6 +162,7 @@ def tag(promoted):
         set_tag(name, value)
 
 
+@pytest.mark.long
 def test_a_registered_version_is_what_was_trained(promoted, monkeypatch):
     tensors = load_tensors(promoted.artifact(promoted.run(), schema.FINAL))
     monkeypatch.setenv("MLFLOW_TRACKING_URI", promoted.store)

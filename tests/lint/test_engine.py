@@ -118,6 +118,7 @@ def test_every_code_has_a_card_in_the_report(tmp_path):
     assert [card.code for card in lint_paths([str(tmp_path)]).cards] == [*CODES, UNREADABLE.code, BAD_SILENCE.code]
 
 
+@pytest.mark.long
 def test_no_false_alarm_on_this_package_and_on_the_norms_of_numpy():
     paths = [Path(fa_registry.__file__).parent, Path(numpy.__file__).parent / "linalg"]
     report = lint_paths([str(path) for path in paths])

@@ -138,6 +138,7 @@ class Opposite(ForwardForward):
         return [-credit for credit in super().credits(feedback, inputs)]
 
 
+@pytest.mark.long
 def test_it_learns_and_its_opposite_does_not():
     """Unlike a random B, a goodness has a sign: the head reads what the blocks make of the clean image."""
     sizes = {"d_hidden": 64, "num_blocks": 2, "w2_std": 0.01}

@@ -72,6 +72,7 @@ def test_fixed_prediction_reaches_one_site_further_down_with_every_step(residual
             assert torch.allclose(credit, gradient if reached else torch.zeros_like(gradient), rtol=1e-12)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("residual", [True, False])
 def test_at_rest_the_credit_is_the_gradient_at_the_relaxed_states(residual):
     """c_{l-1} = J_l c_l and c_L = Wᵀ(W h_L − y), where the relaxed h_L = h_L^0 − P_L c_L, P_l = 1 + J_l² P_{l-1}."""

@@ -13,6 +13,8 @@ from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from tests.own_models.test_controls import CLASSES, WIDTH, Plain, changed, weights
 
+pytestmark = pytest.mark.long
+
 SITES = {"sites": Plain.sites, "skip": "outside", "readout": "head"}
 ADVICE = "if not any(weight.requires_grad for weight in block.parameters()): continue"
 

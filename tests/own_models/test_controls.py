@@ -220,6 +220,7 @@ def test_what_runs_between_the_sites_is_frozen_and_everything_else_learns(build,
     assert not any(module._forward_hooks for module in model.modules())
 
 
+@pytest.mark.long
 def test_of_a_decoder_the_named_layers_are_frozen_and_everything_else_learns(tokens):
     torch.manual_seed(0)
     model = decoder()
@@ -512,6 +513,7 @@ def test_a_run_may_be_its_own_frozen_control(workplace, style, batch):
     assert record_of(around).provenance["own_loop"]["frozen"] == list(build.between)
 
 
+@pytest.mark.long
 def test_a_decoder_may_be_its_own_frozen_control(workplace, tokens):
     torch.manual_seed(0)
     model = decoder()

@@ -19,6 +19,8 @@ from fa_registry.training.reference import SAMPLES
 from fa_registry.training.user_model import UserCreditRule, measured
 from tests.own_models.models import CASES, CLASSES, Case, Custom, build
 
+pytestmark = pytest.mark.long
+
 ON_GRADIENT = ("g_norm", "gain", "fidelity", "gamma", "norm_ratio")
 WIDE = 600  # more entries than are differenced
 

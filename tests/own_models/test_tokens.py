@@ -64,6 +64,7 @@ def test_the_oracle_is_aligned_at_every_position():
     assert [reading.value for reading in minus.gamma] == pytest.approx([-1.0, -1.0, -1.0], abs=1e-6)
 
 
+@pytest.mark.long
 def test_a_tracked_loop_has_the_loss_per_token_as_its_main_metric(tmp_path):
     torch.manual_seed(0)
     model = Decoder()
@@ -81,6 +82,7 @@ def test_a_tracked_loop_has_the_loss_per_token_as_its_main_metric(tmp_path):
     assert stored.metrics["loss/test_per_token"] == pytest.approx(loss_per_token(model), rel=1e-3)
 
 
+@pytest.mark.long
 def test_a_loop_on_tokens_reports_no_accuracy(tmp_path):
     torch.manual_seed(0)
     with (

@@ -15,6 +15,8 @@ from fa_registry.tracking.reader import read_record
 from tests.own_models.models import CLASSES, Case, build
 from tests.own_models.test_reference import ON_GRADIENT, drawn_credits, figures
 
+pytestmark = pytest.mark.long
+
 
 def factory() -> torch.nn.Module:
     """Build the model of `tracked`, for an audit."""

@@ -38,6 +38,7 @@ def test_every_command_has_its_options_and_examples(page, name):
     assert f"(#fa-registry-{name})" in page
 
 
+@pytest.mark.long
 def test_a_page_that_is_stale_or_not_there_is_reported_and_written(tmp_path, capsys):
     assert write_pages(["--folder", str(tmp_path)]) == 1
     assert capsys.readouterr().out.count("is stale;") == len(PAGES)

@@ -110,6 +110,7 @@ def test_cells_are_text_and_numbers_with_their_runs(rich):
     assert first.figure.uri.startswith("data:image/png;base64,")
 
 
+@pytest.mark.long
 def test_the_page_holds_tables_figures_and_reasons(rich, rich_pages):
     part = section(rich_pages["index.html"], "analyses")
     page = Page(part)
@@ -125,6 +126,7 @@ def test_a_long_table_says_how_much_of_it_is_shown(rich, tmp_path, monkeypatch):
     assert "the first 2 of" in text and "fa-registry analyse first-fire writes all" in text
 
 
+@pytest.mark.long
 def test_foreign_names_stay_text(tmp_path):
     report = report_of(controlled(run("<b>x</b>", 1), run("{{7*7}}", 1), run("dfa", 1)), EDITION)
     text = section(written(report, tmp_path, drawn=True)["index.html"], "analyses")
@@ -268,6 +270,7 @@ def test_the_dataframe_of_sensitivity_has_range_and_values():
     assert (frame["value"].isna() == (frame["reason"] != "")).all()
 
 
+@pytest.mark.long
 def test_every_method_has_its_dots_in_every_strip():
     frame = analysis_numbers(*drawn("sensitivity", controlled(run("bp", growth=4.0), run("fa", growth=700.0))))
     whole = figure_of(figure_module("sensitivity").draw, frame)

@@ -22,6 +22,8 @@ from fa_registry.metrics import DECLARED
 from fa_registry.reporting.text import filters
 from tests.reporting.page import section, text_of
 
+pytestmark = pytest.mark.long
+
 WRITTEN = """
 import contextlib, dataclasses, io, json, sys
 from pathlib import Path

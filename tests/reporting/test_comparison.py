@@ -60,6 +60,7 @@ def test_the_figures_are_those_of_the_form(report):
         assert [row for rule in part.rules for row in rule.columns[place]] == list(form.findings)
 
 
+@pytest.mark.long
 def test_only_what_differs_is_named(rich):
     ((part, _),) = compare_context(rich, [group(rich, "dfa"), group(rich, "frozen")]).parts
     assert {field.field: field.values for field in part.fields} == {
@@ -68,6 +69,7 @@ def test_only_what_differs_is_named(rich):
     }
 
 
+@pytest.mark.long
 def test_columns_of_a_shared_setting_are_together_and_the_rest_is_reported(two_settings):
     made = compare_context(two_settings, [group for group in groups(two_settings) if group.method in ("dfa", "bp")])
     ((part, _),) = made.parts
@@ -78,6 +80,7 @@ def test_columns_of_a_shared_setting_are_together_and_the_rest_is_reported(two_s
     )
 
 
+@pytest.mark.long
 def test_settings_that_differ_are_reported_not_to_be_comparable(two_settings):
     bp = group(two_settings, "bp")
     other = next(group for group in groups(two_settings) if group.setting == "mnist · resmlp")
@@ -92,6 +95,7 @@ def test_every_setting_that_all_share_is_a_part(two_settings):
     assert [[one.setting for one in part] for part in parts] == [[one.setting] for one in chosen] and left_out == []
 
 
+@pytest.mark.long
 def test_what_shares_no_seed_has_no_paired_difference_and_it_is_stated(rich):
     dfa = group(rich, "dfa")
     alone = [dataclasses.replace(dfa, method=f"dfa {run.record.run_id[:4]}", runs=(run,)) for run in dfa.runs]
@@ -100,6 +104,7 @@ def test_what_shares_no_seed_has_no_paired_difference_and_it_is_stated(rich):
     assert "share no seed, so there is no paired difference." in made.remarks[0]
 
 
+@pytest.mark.long
 def test_first_fires_and_sites_are_one_a_column(rich):
     ((part, figures),) = compare_context(rich, [group(rich, "dfa"), group(rich, "bp"), group(rich, "fa")]).parts
     assert all(len(rule.first_fires) == len(rule.columns) == 3 for rule in part.rules)
@@ -232,6 +237,7 @@ def context(request):
     return compare_context(report, groups(report))
 
 
+@pytest.mark.long
 def test_the_page_nests_and_holds_nothing_from_outside(context, tmp_path):
     page = Page(render_comparison(context, tmp_path).read_text("utf-8"))
     assert not {"script", "iframe", "link", "form"} & set(page.tags) and page.handlers == []

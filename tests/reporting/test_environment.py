@@ -120,6 +120,7 @@ def test_every_field_has_help_and_unit(context):
     assert context.__doc__
 
 
+@pytest.mark.long
 def test_the_real_contexts_are_those_of_their_templates(report):
     sources = Sources.of(report)
     group, link = next(sources.forms)

@@ -205,6 +205,7 @@ def test_no_run_has_no_curve():
     assert table_epochs(0) == (0,) and table_epochs(2) == (0, 1, 2)
 
 
+@pytest.mark.long
 def test_every_figure_has_text_numbers_and_its_own_bytes(report):
     (part,) = setting_figures(groups(report)).shown
     assert [figure.title for figure in part.figures] == [
@@ -223,6 +224,7 @@ def test_every_figure_has_text_numbers_and_its_own_bytes(report):
         assert len(rows) == len(report.runs) and all(len(row.cells) == len(figure.columns) for row in rows)
 
 
+@pytest.mark.long
 def test_captions_name_the_limit_and_the_cross(report):
     captions = {picture.title: picture.caption for picture in setting_figures(groups(report)).shown[0].figures}
     assert "the limit of D1, 50." in captions[GROWTH]
@@ -258,6 +260,7 @@ def repeated(report, count):
     return dataclasses.replace(report, runs=tuple(runs), opinions=())
 
 
+@pytest.mark.long
 def test_a_page_shows_the_first_settings_and_no_long_table(report, monkeypatch):
     monkeypatch.setattr(page, "MOST_SETTINGS", 2)
     some = setting_figures(in_settings(report, 3))

@@ -288,6 +288,7 @@ def test_no_character_is_in_two_tables():
     assert sum(map(len, tables)) == len(set().union(*tables))
 
 
+@pytest.mark.long
 def test_every_character_this_project_prints_has_a_command():
     """Cards, rules, words of the pages: none of them is shown by its number."""
     package = bundled_files.templates().parent / "fa_registry"

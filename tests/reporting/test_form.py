@@ -112,6 +112,7 @@ def test_all_editions_that_judged_are_cited(form, rich):
     assert "diagnostic rho" not in used  # no rule looks at it
 
 
+@pytest.mark.long
 def test_the_headline_says_what_the_size_of_the_test_set_leaves_open(report):
     """In both forms, next to the seeds' interval; nothing where a run did not write the size down."""
     sized = [changed(run, conventions={"test_samples": 360}) for run in report.runs]

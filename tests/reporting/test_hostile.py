@@ -18,6 +18,8 @@ from fa_registry.reporting.render import render_report
 from fa_registry.text_safety import CATEGORIES
 from tests.reporting.scenes import small_report
 
+pytestmark = pytest.mark.long
+
 ESCAPES = "\x1b[2J\x9b31m\u202eevil\u2066\x7f\r\n\ufffe\x00"
 MARKUP = "<script>alert(1)</script><img src=x onerror=alert(1)>\"'`|*_[x](javascript:alert(1)){{7*7}}{%x%}"
 COMMANDS = r"\input{/etc/passwd}\write18{id}$\immediate$%^^5cinput "

@@ -22,6 +22,8 @@ from tests.reporting.page import section, text_of, written
 from tests.reporting.runs import SEEDS, full, make_record
 from tests.reporting.scenes import make_report
 
+pytestmark = pytest.mark.long
+
 GROWTH, MEAN = (1000.0, 4000.0), 2000.0  # the arithmetic mean is 2,500
 
 

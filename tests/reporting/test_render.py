@@ -31,6 +31,8 @@ from tests.helpers.dead_process import left_folder
 from tests.reporting.page import Page, written
 from tests.reporting.scenes import make_report
 
+pytestmark = pytest.mark.long
+
 OTHER_FILES = (TABLE, *(file.name for file in report_files()))
 
 

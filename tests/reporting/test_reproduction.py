@@ -119,6 +119,7 @@ def test_third_party_text_is_text(figure_pages):
     assert not any(HOSTILE in text for text in shown)
 
 
+@pytest.mark.long
 def test_without_a_reference_the_pages_say_so(pages):
     for name, text in pages.items():
         if name.endswith((".html", ".md")):

@@ -162,6 +162,7 @@ def test_the_published_files_are_those_of_the_records(files):
         assert (DOCS / name).read_text(encoding="utf-8") == text, stale
 
 
+@pytest.mark.long
 def test_the_command_writes_them_and_says_where(files, tmp_path, capsys):
     main(["--out", str(tmp_path)])
     assert capsys.readouterr().out.splitlines() == [str(tmp_path / name) for name in files]
@@ -219,6 +220,7 @@ def test_a_changed_file_is_refused(place, value, written):
     assert [error.absolute_path for error in AUDIT.iter_errors(changed)]
 
 
+@pytest.mark.long
 def test_a_missing_field_is_refused(written):
     for name in ("title", "selection", "edition", "runs", "schema"):
         assert not AUDIT.is_valid({key: value for key, value in written.items() if key != name})

@@ -10,6 +10,8 @@ import pytest
 from fa_registry.tracking import schema
 from tests.security.conftest import call, written_report
 
+pytestmark = pytest.mark.long
+
 SECRET = "the reviewer's own key"
 
 

@@ -16,6 +16,8 @@ from fa_registry.tracking.schema import PAGE_DIGESTS
 from tests.security.conftest import audited, call
 from tests.security.test_editions import audit_run, forge, loose
 
+pytestmark = pytest.mark.long
+
 
 def verify(*arguments):
     """The exit code of `verify`, and name of each row → (state, details)."""

@@ -19,6 +19,8 @@ from tests.helpers.stores import copy_store, made_once, working_in
 from tests.security.attacks import Store
 from tests.security.conftest import audited, call, judged, written_report
 
+pytestmark = pytest.mark.long
+
 STUDY = f"""
 name = "mine"
 title = "A method of another package"

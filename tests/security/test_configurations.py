@@ -9,6 +9,8 @@ from fa_registry.tracking import schema
 from tests.security.conftest import integrity_of, judged
 from tests.security.test_editions import loose
 
+pytestmark = pytest.mark.long
+
 ATTACKED = {"method": "bp", "seed": 2, "control": "none"}
 METRIC = "feature_drift_blocks"  # of the end of a run alone: no table of the store repeats it
 OTHER = {"processor": "Another processor, AVX2"}

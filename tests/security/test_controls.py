@@ -20,6 +20,8 @@ from tests.security.attacks import Store
 from tests.security.conftest import call, integrity_of, judged
 from tests.security.test_replay_from_seed import STEP, decoded, measure_again_and_seal
 
+pytestmark = pytest.mark.long
+
 SIZES = "architecture.d_hidden=16,architecture.num_blocks=2"
 EDITIONS = ("2026-12", "2026-05", "2026-05:strict", "2026-04")
 DEPTH = ("D3", "d")  # codes of the rule on the margin, in all editions

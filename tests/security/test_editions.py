@@ -82,6 +82,7 @@ def test_an_unchanged_copy_is_the_shipped_edition(edition_file):
     assert load_edition(str(path)).reference == load_edition("2026-12").reference
 
 
+@pytest.mark.long
 def test_a_verdict_by_an_edition_of_ones_own_says_so_wherever_it_is_read(store, audit):
     path = loose(store, "mine")
     digest = file_digest(path)
@@ -143,6 +144,7 @@ def test_a_report_that_was_changed_in_the_store_is_no_shipped_editions(store, au
     assert refused.exit_code == 3, refused.output
 
 
+@pytest.mark.long
 def test_a_verdict_that_was_changed_in_the_store_is_not_promoted(store, audit):
     """Edition, digest, limits and figures are honest, the verdict alone is forged, and the audit's own digest with it."""
     audit(published=True)

@@ -21,6 +21,8 @@ from tests.security.test_editions import loose
 from tests.security.test_replay import SIZES
 from tests.security.test_replay_from_seed import audited_seeds, checks, decoded, detail, nonce, only_mismatch
 
+pytestmark = pytest.mark.long
+
 
 class TurnsToBackpropagation(Trainer):
     """The method's own first eight steps, then backpropagation; every file is then written by the registry itself."""

@@ -23,6 +23,8 @@ from tests.helpers.plugins import installed_member, put_plugin
 from tests.helpers.tiny_tasks import tiny_task, trained
 from tests.security.conftest import judged
 
+pytestmark = pytest.mark.long
+
 SIZES = {"architecture_options": {"d_hidden": 16, "num_blocks": 2, "w2_std": 0.5}}
 BP = {"methods": ["bp"], "seeds": [1, 2, 3]}
 # A residual MLP that knows the test images by heart, and answers from them once its first block has moved.

@@ -12,6 +12,8 @@ from tests.helpers.plugins import NAME, PACKAGE, installed, installed_member
 from tests.helpers.tiny_tasks import tiny_spec
 from tests.security.conftest import integrity_of
 
+pytestmark = pytest.mark.long
+
 EVIL = """
 from fa_registry.diagnostics.base import Diagnostic, DiagnosticCard, Measured
 from fa_registry.records import Reading

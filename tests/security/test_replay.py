@@ -18,6 +18,8 @@ from tests.security import disguises
 from tests.security.conftest import call, integrity_of
 from tests.security.test_replay_from_seed import STEP, checks, detail, measure_again_and_seal, nonce, only_mismatch
 
+pytestmark = pytest.mark.long
+
 SIZES = ("--set", "architecture.d_hidden=16,architecture.num_blocks=2", "--device", "cpu")
 ALL_STEPS = "48"  # four epochs of twelve
 

@@ -20,6 +20,8 @@ from tests.security.attacks import Store
 from tests.security.conftest import call, integrity_of, judged
 from tests.security.test_editions import loose
 
+pytestmark = pytest.mark.long
+
 STEP = schema.step_checkpoint(8)
 SUBJECTS = ("initial weights", "feedback", "first steps", "training credit")  # of checks that draw and train again
 

@@ -64,6 +64,7 @@ def test_a_tag_alone_raises_no_alarm(store, audit):
     assert {run.record.spec.seed for run in judged(report, method="fa")} == {1, 3}
 
 
+@pytest.mark.long
 def test_weights_that_are_not_the_sealed_ones(store, audit):
     run_id = store.run_id(method="fa", seed=1)
     path = store.artifacts(run_id) / schema.FINAL

@@ -11,6 +11,8 @@ from fa_registry.reporting.pitfalls import pitfalls
 from fa_registry.reporting.report_index import Sources
 from tests.security.conftest import STUDY, call, judged
 
+pytestmark = pytest.mark.long
+
 SEEDS = 11
 HIDDEN = 3  # the seed that is to be hidden
 

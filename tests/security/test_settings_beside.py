@@ -10,6 +10,8 @@ from tests.builders import spec
 from tests.security.conftest import call, written_report
 from tests.security.test_seeds import answer
 
+pytestmark = pytest.mark.long
+
 SHAPE = "architecture.d_hidden=16,architecture.num_blocks=2"
 
 

@@ -13,6 +13,8 @@ from tests.security.test_replay_from_seed import measure_again_and_seal
 from tests.security.test_settings_beside import train
 from tests.security.test_tables import caught
 
+pytestmark = pytest.mark.long
+
 
 def file_weights(store, source, target, change):
     """Put the source's final weights into the target, changed, with all metrics recomputed, and record all digests."""

@@ -15,6 +15,8 @@ from fa_registry.tracking import schema
 from fa_registry.training.checkpoint import load_tensors, save_tensors
 from tests.security.conftest import call, judged
 
+pytestmark = pytest.mark.long
+
 EDITIONS = ["2026-12", "2026-05", "2026-05:strict", "2026-04"]
 SIZES = "architecture.d_hidden=16,architecture.num_blocks=2"
 LOW = ("0.0", "0.0", "0.0")

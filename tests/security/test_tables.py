@@ -11,6 +11,8 @@ from fa_registry import bundled_files
 from fa_registry.tracking import schema
 from tests.security.conftest import STUDY, call, judged
 
+pytestmark = pytest.mark.long
+
 
 def excluded(report, run_id):
     (one,) = [exclusion for exclusion in report.excluded if exclusion.run_id == run_id]

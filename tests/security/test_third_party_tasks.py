@@ -128,6 +128,7 @@ def test_a_wrong_result_of_a_task_is_one_sentence(install, function, returned, w
         reported_metrics(CATALOG.get("label_smoothing"), function)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("function", "returned", "absent"),
     [("evaluate", "None", "accuracy/test"), ("train_metrics", "{'accuracy_train': Reading(1.2)}", "accuracy/train")],
@@ -140,6 +141,7 @@ def test_a_training_ends_at_a_wrong_result_and_records_none(install, tmp_path, f
     assert not [one.run_id for one in MlflowTracker(store).search({}) if absent in one.metrics]
 
 
+@pytest.mark.long
 def test_a_wrong_result_that_only_an_audit_meets_excludes_the_run(install, tmp_path):
     """The task returns None if a variable of the environment is set, as it is for the audit."""
     condition = "__import__('os').environ.get('WRONG_RESULT')"

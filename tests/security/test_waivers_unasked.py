@@ -6,6 +6,8 @@ import pytest
 
 from tests.security.conftest import STUDY, call, judged, publishing, written_report
 
+pytestmark = pytest.mark.long
+
 WAIVER = """
 [[waiver]]
 rule = "{rule}"

@@ -108,6 +108,7 @@ def backwards(tmp_path, monkeypatch):
     sys.modules.pop("backwards", None)
 
 
+@pytest.mark.long
 def test_another_packages_executor_trains_a_study(backwards, workplace):
     backwards()
     (workplace / "study.toml").write_text(STUDY.replace("epochs = 2", "epochs = 1"))
@@ -116,6 +117,7 @@ def test_another_packages_executor_trains_a_study(backwards, workplace):
     assert "backwards" in sys.modules
 
 
+@pytest.mark.long
 def test_a_job_that_an_executor_never_reported_is_a_failure(backwards, workplace):
     backwards(forgets=True)
     (workplace / "study.toml").write_text(STUDY.replace("epochs = 2", "epochs = 1"))
@@ -306,6 +308,7 @@ def test_an_interrupt_closes_every_job_at_work():
     assert closed == ["second"]
 
 
+@pytest.mark.long
 def test_replicas_are_bit_equal_to_runs_trained_alone():
     changes = [{"seed": 1}, {"seed": 2, "penalty": 0.01}, {"method": "weight_mirror"}]
 

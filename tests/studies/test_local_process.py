@@ -38,6 +38,8 @@ from tests.studies.jobs import (
     variable,
 )
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[2]
 
 

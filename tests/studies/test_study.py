@@ -435,6 +435,7 @@ def test_all_that_is_wrong_with_a_variant_is_named_at_once(tmp_path):
     assert [problem.split(":")[0] for problem in caught.value.problems] == ["data", "scale", "seed"]
 
 
+@pytest.mark.long
 def test_lists_whose_product_no_machine_can_hold_are_refused(tmp_path):
     """10^12 runs from a file of 30 kB: the grid is left at the first run too many."""
     lists = TINY.replace("seeds = [1, 2]", f"seeds = {list(range(5_000))}\nepochs = {list(range(1, 5_001))}")

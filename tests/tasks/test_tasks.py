@@ -208,6 +208,7 @@ def one_hot(monkeypatch) -> None:
     monkeypatch.setattr(tasks.CATALOG, "get", lambda name: OneHot() if name == "one_hot" else builtin(name))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", every_method())
 def test_every_metric_and_step_uses_the_task_of_the_data_set(one_hot, method):
     """One-hot targets give every value of class numbers; code that ignores the task fails on their shape."""

@@ -266,12 +266,6 @@ TAKING = [name for name in methods.CATALOG.names() if "token_prediction" in meth
 FIELDS = {"architecture": "causal_transformer", "dataset": "markov_text", "seed": 1, "epochs": 1}
 
 
-def test_thirteen_methods_take_tokens():
-    refused = {name for name in methods.CATALOG.names() if name not in TAKING}
-    assert len(TAKING) == 13
-    assert refused == {"dni", "state_bridge", "credit_bridge", "pepita", "forward_forward"}
-
-
 @pytest.mark.parametrize("method", ["dni", "state_bridge", "credit_bridge", "pepita", "forward_forward"])
 def test_a_method_that_takes_no_tokens_is_refused_with_its_card(method):
     with pytest.raises(

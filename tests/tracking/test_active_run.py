@@ -15,6 +15,8 @@ from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.schema import TAG_STATUS
 from fa_registry.tracking.stores import open_tracker
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(autouse=True)
 def place(workplace, monkeypatch):

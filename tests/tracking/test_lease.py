@@ -24,6 +24,8 @@ from fa_registry.tracking.lease import (
 )
 from fa_registry.tracking.memory import MemoryTracker
 
+pytestmark = pytest.mark.long
+
 SPEC = {schema.TAG_SPEC: "s"}
 ELSEWHERE = {schema.TAG_PROCESS: "another-machine:1:1:1"}
 

@@ -107,6 +107,7 @@ def names_as_text(source):
             yield node.lineno, node.value
 
 
+@pytest.mark.long
 def test_only_one_module_declares_tags_parameters_keys_and_paths():
     found = [
         f"{path.relative_to(PACKAGE.parent)}:{line}: {text}"

@@ -13,6 +13,8 @@ from fa_registry.tracking.artifact_location import rewrite_addresses
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from tests.helpers.unprivileged_user import GROUP, as_member_of_group
 
+pytestmark = pytest.mark.long
+
 FIRST, SECOND = 60011, 60012
 NETWORK = ("--set", "architecture.d_hidden=16", "--set", "architecture.num_blocks=2", "--device", "cpu")
 TRAIN = ("train", "--method", "dfa", "--epochs", "1", *NETWORK)

@@ -138,6 +138,7 @@ def test_runs_are_found_by_the_first_characters_of_their_ids(tracker):
     assert tracker.search({"a": "two"}, start=first[: shared + 1]) == tracker.search({}, start="%") == []
 
 
+@pytest.mark.long
 def test_a_search_that_is_left_half_way_leaves_the_garbage_collector_as_it_was(tracker, monkeypatch):
     monkeypatch.setattr(gc, "get_freeze_count", frozen_count)
     for name in ("one", "two"):
@@ -287,6 +288,7 @@ def test_the_experiments_note_links_the_newest_view_unless_a_person_wrote_one(tr
         assert stands() == theirs
 
 
+@pytest.mark.long
 def test_a_deleted_experiment_takes_no_run_and_says_how_it_comes_back(tracker):
     run_id = tracker.create("run", {"fa.setting": "s"}, {})
     assert tracker.experiment_deleted_message() == ""

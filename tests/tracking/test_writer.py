@@ -36,6 +36,8 @@ from fa_registry.training.run_setup import build_setup
 from fa_registry.training.specs import parse_spec, run_name
 from tests.tracking.conftest import TINY, write_run
 
+pytestmark = pytest.mark.long
+
 ARTIFACTS = (
     schema.SPEC,
     schema.MEASUREMENTS,

@@ -15,6 +15,8 @@ from fa_registry.training.devices import LONGEST, configuration
 from fa_registry.training.measuring import machine
 from tests.helpers.tiny_tasks import tiny_task
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).resolve().parents[2]
 SHOW = """
 import json, torch

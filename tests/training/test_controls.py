@@ -22,6 +22,8 @@ from tests.helpers.covering import every_method
 from tests.helpers.nets import short_task
 from tests.helpers.tiny_tasks import Recorder, tiny_task, trained, weights_equal
 
+pytestmark = pytest.mark.long
+
 METHODS = ("bp", "fa", "dfa")
 ON_MAPS = [name for name in methods.CATALOG.names() if methods.CATALOG.get(name).card.supports("small_resnet")]
 OPTIONS = {"d_hidden": 8, "num_blocks": 3, "w2_std": 0.5}

@@ -178,6 +178,7 @@ def test_the_graphs_are_released_before_the_final_measurements(monkeypatch):
     assert outcome.stepping == CAPTURED and all(parameter.grad is None for parameter in trainer.parameters)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", every_method())
 def test_captured_training_is_bit_equal_to_plain_training(method):
     plain, replayed = (

@@ -19,6 +19,8 @@ from tests.helpers.covering import every_method, rest_long
 from tests.helpers.nets import TINY, of, short_task
 from tests.helpers.tiny_tasks import CPU, Recorder, supported, tiny_spec, tiny_task, trained, weights_equal
 
+pytestmark = pytest.mark.long
+
 METHODS = every_method()
 OF_TRAINING = ("loss_train", "accuracy_train", "penalty")
 

@@ -300,6 +300,7 @@ def test_a_run_cannot_choose_which_of_its_sites_count(tmp_path):
     assert again.conventions["first_credited_site"] == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("architecture", ["small_resnet", "vit_mini", "small_cnn"])
 def test_tokens_maps_and_running_statistics_give_the_same_figures_again(tmp_path, architecture):
     spec, checkpoint, feedback, digests, final = short_run(tmp_path, **of(architecture, method="dfa"))

@@ -200,6 +200,7 @@ def test_a_run_without_digests_of_its_epochs_differs(plain_run):
     assert replayed(_with(plain_run, chain=())).outcome == "differs"
 
 
+@pytest.mark.long
 def test_on_another_configuration_a_whole_replay_compares_the_accuracy(plain_run):
     sealed = _with(plain_run, chain=["0" * 64] * 4)
     elsewhere = dataclasses.replace(sealed, exact=False, elsewhere="trained with x, measured with y")
@@ -394,6 +395,7 @@ def test_the_epoch_after_every_kept_state_comes_again(tmp_path, method):
     assert size == pytest.approx(kept_bytes(spec), abs=12_000)  # names and steps
 
 
+@pytest.mark.long
 def test_on_another_configuration_the_epoch_after_a_kept_state_goes_the_same_way(tmp_path):
     sealed = dataclasses.replace(recorded_run(tmp_path, states=1), exact=False)
     (path, digest, after, _), (epoch,) = next(iter(sealed.recorded.kept.values())), sealed.recorded.kept

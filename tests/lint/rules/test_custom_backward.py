@@ -504,6 +504,7 @@ def test_a_notebook_is_read_across_its_cells(tmp_path):
     assert [(finding.code, finding.place.cell) for finding in findings] == [("FA013", 2), ("FA013", 4)]
 
 
+@pytest.mark.long
 def test_too_many_ways_through_a_function_are_reported_and_not_tried():
     loops = "".join(f"{' ' * (8 + n)}for i{n} in range(2):\n" for n in range(18)) + " " * 26 + "y = y @ weight\n"
     text = function(LINEAR, EXACT, TWO).replace(

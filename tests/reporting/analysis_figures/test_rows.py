@@ -46,6 +46,7 @@ def test_depths_have_a_panel_with_the_frozen_control():
     assert depth["frozen"].isna().tolist() == [True, False]
 
 
+@pytest.mark.long
 def test_the_figure_by_site_shows_that_settings_are_left_out():
     rows = [
         ("gamma", "dfa", str(setting), site, 0.1, 0.0, 0.2, "", False) for setting in range(9) for site in (0.0, 1.0)
