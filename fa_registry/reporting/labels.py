@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 
 from fa_registry import jsonio
-from fa_registry.metrics import Metric
+from fa_registry.metrics import Metric, symbol_of
 from fa_registry.protocol.grouping import Group
 from fa_registry.records import Recipe, RunSpec, Scalar
 from fa_registry.records.runs import pairs, plain
@@ -64,7 +64,12 @@ def slug(group: Group) -> str:
 
 def file_name(text: str) -> str:
     """Return the text as a readable file name that is valid on every file system."""
-    ascii_text = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
+    ascii_text = (
+        unicodedata.normalize("NFKD", text.replace(symbol_of("gamma"), "gamma"))
+        .encode("ascii", "ignore")
+        .decode()
+        .lower()
+    )
     return re.sub(r"[^a-z0-9.]+", "-", ascii_text).strip("-.")[:80]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import math
 
@@ -96,9 +97,16 @@ def test_a_diagnostic_that_crashed_is_an_error_and_never_a_pass():
     assert fails.verdict.label == "FAIL(D3)"
 
 
+def crashing(rule):
+    """A rule with an operator that no file can name: its evaluation raises KeyError."""
+    broken = copy.copy(rule)
+    object.__setattr__(broken, "fires", "nonsense")
+    return broken
+
+
 @pytest.mark.parametrize("edition", [PUBLISHED, OURS], ids=lambda edition: edition.name)
 def test_a_rule_that_crashes_is_an_error_with_its_traceback_and_the_verdict_incomplete(edition):
-    broken = dataclasses.replace(edition.rules[0], fires="nonsense")
+    broken = crashing(edition.rules[0])
     audit = judge(record(), frozen(), dataclasses.replace(edition, rules=(broken, *edition.rules[1:])))
     finding = audit.findings[0]
     assert (finding.outcome, audit.findings[1].outcome, audit.verdict.outcome) == ("error", "pass", "incomplete")
@@ -108,7 +116,7 @@ def test_a_rule_that_crashes_is_an_error_with_its_traceback_and_the_verdict_inco
 
 def test_a_rule_that_crashes_weighs_no_more_than_one_that_judges():
     """The verdict does not look at D4: neither does it where D4 crashes."""
-    broken = dataclasses.replace(OURS.rules[3], fires="nonsense")
+    broken = crashing(OURS.rules[3])
     audit = judge(record(), frozen(), dataclasses.replace(OURS, rules=(*OURS.rules[:3], broken)))
     assert (audit.findings[3].outcome, audit.findings[3].gating) == ("error", False)
     assert audit.verdict == judge(record(), frozen(), dataclasses.replace(OURS, rules=OURS.rules[:3])).verdict

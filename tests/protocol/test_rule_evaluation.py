@@ -308,7 +308,7 @@ def test_the_reason_names_what_is_missing_and_what_is_there():
 
 
 def test_a_leading_figure_that_is_not_finite_may_come_with_a_missing_one():
-    rule = dataclasses.replace(D2, fires="above", guard=None)
+    rule = dataclasses.replace(D2, fires="above", guard=None, guard_also=None)
     assert "not measured" in decide(rule, [reading(math.inf), reading(None)]).reason
     assert decide(rule, [reading(math.inf), reading(1e-9)]).fires
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from fa_registry.metrics import HEADLINE_GAMMA, Metric, symbol_of
+from fa_registry.metrics import HEADLINE_GAMMA, Metric
 from fa_registry.protocol.grouping import Group, compared_methods
 from fa_registry.protocol.near_settings import describe_difference
 from fa_registry.protocol.replay_summary import proof
@@ -134,7 +134,7 @@ def figure_files(figures: Truncated[SettingFigures], analyses: PageAnalyses) -> 
     images_by_file: dict[FigureFile, RenderedFigure] = {}
     name_counts: Counter[str] = Counter()
     for figure, setting in drawn:
-        name = file_name(f"{figure.title.replace(symbol_of('gamma'), 'gamma')} {setting if several else ''}")
+        name = file_name(f"{figure.title} {setting if several else ''}")
         name_counts[name] += 1
         suffix = f"-{name_counts[name]}" if name_counts[name] > 1 else ""  # for settings with the same label
         images_by_file[FigureFile(figure.title, setting, f"{FIGURES}/{name}{suffix}")] = figure.drawn
