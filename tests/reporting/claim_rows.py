@@ -37,8 +37,7 @@ from fa_registry.records import (
     Reading,
     RunAudit,
 )
-from tests.reporting.asking import changed
-from tests.reporting.earning import (
+from tests.reporting.judged_runs import (
     CLEARS,
     EXPLODED,
     FIDELITY,
@@ -64,7 +63,8 @@ from tests.reporting.earning import (
     scale,
     stability,
 )
-from tests.reporting.scenes import a_finding
+from tests.reporting.report_changes import changed
+from tests.reporting.sample_reports import a_finding
 
 
 def rows_of_passing() -> Iterator[Row]:

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from fa_registry.metrics import label_of
 from fa_registry.protocol.evidence_rules import CREDIT, DATA, NETWORK, TASK
 from fa_registry.records import Reading, RunAudit
-from tests.reporting.earning import CLEARS, SHARE, Row, a_run, depth, row, scale
-from tests.reporting.scenes import a_finding
+from tests.reporting.judged_runs import CLEARS, SHARE, Row, a_run, depth, row, scale
+from tests.reporting.sample_reports import a_finding
 
 
 def of_tokens(run: RunAudit) -> RunAudit:

@@ -56,7 +56,7 @@ from fa_registry.reporting.render import render_comparison
 from fa_registry.audits.audit_command import AuditResult
 from fa_registry.audits.compare_command import CompareResult
 from tests.reporting.page import written
-from tests.reporting.scenes import full_report
+from tests.reporting.sample_reports import full_report
 
 report = full_report()
 cards = {f"diagnostics/{name}": diagnostics.CATALOG.get(name).card for name in diagnostics.CATALOG.names()}

@@ -16,10 +16,10 @@ from fa_registry.protocol.rules import Edition, Rule, load_edition, shipped
 from fa_registry.records import AuditReport, Reading, RunAudit, Verdict
 from fa_registry.reporting.claims import claims, gamma_answer, state_claims
 from fa_registry.reporting.claims_reference import KEYS, reference_claims
-from tests.reporting.asking import changed, run_of
-from tests.reporting.earning import SOUND, a_run, depth, null, over_seeds
+from tests.reporting.judged_runs import SOUND, a_run, depth, null, over_seeds
+from tests.reporting.report_changes import changed, run_of
 from tests.reporting.runs import SEEDS, THREE_SEEDS, full, make_record
-from tests.reporting.scenes import a_finding, make_report
+from tests.reporting.sample_reports import a_finding, make_report
 
 HEALTHY = {"accuracy": 0.9, "scale": 3.0, "gradient": 0.1, "gamma": 0.2}
 
@@ -114,15 +114,15 @@ ABOUT = (
 @pytest.mark.parametrize("ranks", [[0.048] * 5, [0.048] * 4 + [0.095], [None] * 5])
 @pytest.mark.parametrize("edition", ["2026-04", "2026-05", "2026-12"])
 def test_no_method_may_claim_what_a_seed_of_it_has_to_walk_back(report, rich, edition, ranks):
-    """In every scene, and in one where all passes but the null of one seed's Γ, or one seed's stream: one answer a subject."""
+    """In every audit, and in one where all passes but the null of one seed's Γ, or one seed's stream: one answer a subject."""
     null = tuple(Reading(rank, "" if rank else "learned") for rank in ranks)
     healthy = [full(make_record("dfa", seed, 0.97, 3.0, 0.1, 0.2)) for seed in SEEDS]
     mixed = [changed_row(healthy[0], "gamma_null_p", null), *healthy[1:]]
     exploded = [full(make_record("dfa", SEEDS[0], 0.5, 5e8, 1e-9, 0.2)), *healthy[1:]]
     frozen = [full(make_record("bp", seed, 0.80, 1.02, 0.4, 0.0, control="frozen")) for seed in SEEDS]
-    scenes = [make_report([*runs, *frozen], edition) for runs in (mixed, exploded)]
-    for scene in (report, rich, *scenes):
-        for group in groups(scene):
+    audits = [make_report([*runs, *frozen], edition) for runs in (mixed, exploded)]
+    for audit in (report, rich, *audits):
+        for group in groups(audit):
             statements = claims(group.runs)
             for about in ABOUT:
                 kinds = {one.kind for one in statements if re.search(about, one.text)}

@@ -18,9 +18,9 @@ from fa_registry.reporting.pages.form import form_context
 from fa_registry.reporting.pages.notes import note_context
 from fa_registry.reporting.report_index import Sources
 from fa_registry.statistics import seeds_to_plan, t_interval
-from tests.reporting.asking import changed, run_of
-from tests.reporting.earning import over_seeds
-from tests.reporting.scenes import a_finding
+from tests.reporting.judged_runs import over_seeds
+from tests.reporting.report_changes import changed, run_of
+from tests.reporting.sample_reports import a_finding
 
 
 @pytest.fixture

@@ -33,7 +33,7 @@ from tests.reporting.claim_rows import (
     rows_of_verdicts,
 )
 from tests.reporting.claims_of_tokens import rows_of_tokens
-from tests.reporting.earning import (
+from tests.reporting.judged_runs import (
     rows_of_beating_frozen_blocks,
     rows_of_small_gamma,
     rows_of_undecided,

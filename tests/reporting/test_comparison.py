@@ -26,8 +26,8 @@ from fa_registry.reporting.render import render_comparison
 from fa_registry.reporting.report_index import Sources
 from fa_registry.reporting.report_values import Values
 from fa_registry.statistics import paired_difference
-from tests.reporting.asking import changed
 from tests.reporting.page import Page
+from tests.reporting.report_changes import changed
 
 
 def group(report, method):

@@ -38,8 +38,8 @@ from fa_registry.reporting.pages.index import index_context
 from fa_registry.reporting.report_index import Sources
 from fa_registry.reporting.text.environment import TemplateRenderer, variables
 from fa_registry.reporting.view_models import Truncated
-from tests.reporting.page_figures.scenes import followed
-from tests.reporting.scenes import full_report
+from tests.reporting.page_figures.sample_runs import followed
+from tests.reporting.sample_reports import full_report
 
 PNG = b"\x89PNG"
 GROWTH, ACCURACY = f"{DECLARED['growth_max'].title} per block", DECLARED["accuracy"].title

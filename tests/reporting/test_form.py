@@ -27,7 +27,7 @@ from fa_registry.reporting.pages.notes import note_context
 from fa_registry.reporting.report_index import Sources
 from fa_registry.reporting.report_values import Values
 from fa_registry.reporting.text.environment import TemplateRenderer, variables
-from tests.reporting.asking import changed
+from tests.reporting.report_changes import changed
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from fa_registry.reporting.pages.form_tables import (
     scalar_table,
     site_tables,
 )
-from tests.reporting.scenes import a_finding
+from tests.reporting.sample_reports import a_finding
 
 
 def runs_of(report, method) -> list[RunAudit]:

@@ -16,7 +16,7 @@ from fa_registry.reporting.pages.form import form_context
 from fa_registry.reporting.report_index import Sources
 from fa_registry.reporting.text.environment import TemplateRenderer, variables
 from tests.reporting.runs import CARDS, SITES, THREE_SEEDS, diverged, full, make_record, without_feedback
-from tests.reporting.scenes import DIAGNOSTIC_CARDS, make_report
+from tests.reporting.sample_reports import DIAGNOSTIC_CARDS, make_report
 
 FOLDER = Path(__file__).parent / "golden_forms"
 KINDS = {  # kind of case → the method whose form it is

@@ -16,7 +16,7 @@ from fa_registry.records import AuditReport
 from fa_registry.reporting.files.csv import CALCULATED
 from fa_registry.reporting.render import render_report
 from fa_registry.text_safety import CATEGORIES
-from tests.reporting.scenes import small_report
+from tests.reporting.sample_reports import small_report
 
 ESCAPES = "\x1b[2J\x9b31m\u202eevil\u2066\x7f\r\n\ufffe\x00"
 MARKUP = "<script>alert(1)</script><img src=x onerror=alert(1)>\"'`|*_[x](javascript:alert(1)){{7*7}}{%x%}"

@@ -25,7 +25,7 @@ from fa_registry.reporting.report_index import Sources
 from fa_registry.reporting.report_values import SEVERITY
 from fa_registry.reporting.text.environment import TemplateRenderer, variables
 from fa_registry.reporting.view_models import Judged, Link
-from tests.reporting.asking import changed
+from tests.reporting.report_changes import changed
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 

@@ -10,7 +10,7 @@ import pytest
 from fa_registry.records import OUTCOMES, Integrity, Reading
 from fa_registry.reporting.files.junit import suites, write_junit
 from fa_registry.text_safety import escape_control
-from tests.reporting.scenes import a_finding
+from tests.reporting.sample_reports import a_finding
 
 CHILDREN = {
     "testsuites": ["testsuite"],

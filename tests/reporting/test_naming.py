@@ -16,7 +16,7 @@ from fa_registry.reporting.pages.notes import note_context
 from fa_registry.reporting.report_index import Sources
 from tests.reporting.page import written
 from tests.reporting.runs import SEEDS, full, make_record
-from tests.reporting.scenes import make_report
+from tests.reporting.sample_reports import make_report
 
 
 def test_a_slug_is_safe_and_its_own(report, hostile):

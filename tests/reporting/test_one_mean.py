@@ -17,10 +17,10 @@ from fa_registry.protocol.rules import load_edition
 from fa_registry.records import Reading, Recipe
 from fa_registry.reporting.pages.comparison import compare_context
 from fa_registry.reporting.text import filters
-from tests.reporting.asking import changed
 from tests.reporting.page import section, text_of, written
+from tests.reporting.report_changes import changed
 from tests.reporting.runs import SEEDS, full, make_record
-from tests.reporting.scenes import make_report
+from tests.reporting.sample_reports import make_report
 
 GROWTH, MEAN = (1000.0, 4000.0), 2000.0  # the arithmetic mean is 2,500
 

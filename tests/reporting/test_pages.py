@@ -16,8 +16,8 @@ from fa_registry.reporting.pages.form import form_context, form_page_context
 from fa_registry.reporting.report_index import Sources
 from fa_registry.reporting.text.environment import TemplateRenderer, variables
 from fa_registry.reporting.text.filters import markdown_text
-from tests.reporting.asking import changed, run_of
 from tests.reporting.page import Page, of_kind, section, text_of, written
+from tests.reporting.report_changes import changed, run_of
 
 
 def test_verdicts_and_reasons_are_on_the_first_page(pages):

@@ -13,7 +13,7 @@ from fa_registry.records import Exclusion, FigureDifference, Integrity, OtherRun
 from fa_registry.reporting import pitfalls as questions
 from fa_registry.reporting.pitfalls import WORST_FIRST, PitfallContext, pitfalls
 from fa_registry.reporting.report_index import Sources
-from tests.reporting.asking import asked, changed, run_of
+from tests.reporting.report_changes import asked, changed, run_of
 
 
 def checklist(report, method="dfa"):
@@ -45,7 +45,7 @@ def test_runs_that_differ_are_distinguished_and_the_worst_comes_first(rich):
 
 
 def with_runs(report, method, **of_seeds):
-    """The checklist of a method of which the runs of some seeds are changed: `s42` → as for asking.changed."""
+    """The checklist of a method of which the runs of some seeds are changed: `s42` → as for report_changes.changed."""
 
     def put(run):
         spec = run.record.spec

@@ -29,7 +29,7 @@ from fa_registry.reporting.render import (
 )
 from tests.helpers.dead_process import left_folder
 from tests.reporting.page import Page, written
-from tests.reporting.scenes import make_report
+from tests.reporting.sample_reports import make_report
 
 OTHER_FILES = (TABLE, *(file.name for file in report_files()))
 

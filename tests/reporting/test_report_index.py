@@ -33,7 +33,7 @@ from fa_registry.reporting.report_index import (
 from fa_registry.reporting.text.environment import TemplateRenderer, variables
 from tests.builders import record
 from tests.reporting.page import text_of, written
-from tests.reporting.scenes import a_finding, small_report
+from tests.reporting.sample_reports import a_finding, small_report
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 

@@ -24,9 +24,9 @@ from fa_registry.reporting.report_values import (
 )
 from fa_registry.reporting.view_models import Number, SeedValue
 from fa_registry.statistics import summary
-from tests.reporting.asking import changed
+from tests.reporting.report_changes import changed
 from tests.reporting.runs import SITES, full, make_record
-from tests.reporting.scenes import a_finding, make_report
+from tests.reporting.sample_reports import a_finding, make_report
 
 
 @pytest.fixture

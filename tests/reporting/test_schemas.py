@@ -21,7 +21,7 @@ from fa_registry.reporting.diff import audit_diff
 from fa_registry.reporting.files.audit_json import pieces, write_report
 from fa_registry.reporting.files.schemas import audit_schema, diff_schema, main, published, schema_of
 from tests.protocol.reproduction.builders import figure
-from tests.reporting import scenes
+from tests.reporting import sample_reports
 from tests.reporting.runs import HOSTILE, SEEDS, make_record
 
 
@@ -122,16 +122,16 @@ SCENES = ("small", "full", "empty", "bare", "reproduced", "overridden", "hostile
 
 def scene(name: str) -> AuditReport:
     """An audit of its kind; small: diverged and half-written runs; full: opinions, waivers, crashes."""
-    small = scenes.small_report()
+    small = sample_reports.small_report()
     record = small.runs[0].record
     if name == "full":
-        return scenes.full_report()
+        return sample_reports.full_report()
     if name == "empty":
         return dataclasses.replace(small, runs=(), excluded=(), remarks=(), cards={})
     if name == "bare":
         measured = dataclasses.replace(record.measurements, sites={}, scalars={}, conventions={})
         bare = dataclasses.replace(record, status="failed", trajectory={}, provenance={}, measurements=measured)
-        return scenes.make_report([bare])
+        return sample_reports.make_report([bare])
     if name == "reproduced":
         figures = (figure(Published(mean=0.9, std=0.1, n=3), 0.5), figure(0.3, not_measured="why", method="ep"))
         return dataclasses.replace(small, reproduction=reproduction(Reference("s", "t", "d", figures), small))
@@ -141,7 +141,7 @@ def scene(name: str) -> AuditReport:
     if name == "hostile":
         rows = {"h_L": Series([Reading(1.0), Reading.of(float("nan"))])}
         hostile = dataclasses.replace(record, name=f"{HOSTILE}\udc80\x00", setting="‖h‖\n", trajectory=rows)
-        return scenes.make_report([hostile])
+        return sample_reports.make_report([hostile])
     return small
 
 
@@ -226,7 +226,7 @@ def test_a_missing_field_is_refused(written):
 
 def test_a_difference_is_valid_by_its_schema(files):
     validator = Draft202012Validator(json.loads(files["diff.schema.json"]))
-    one = scenes.make_report([make_record("dfa", seed, 0.8, 3.0, 0.1, 0.1) for seed in SEEDS])
+    one = sample_reports.make_report([make_record("dfa", seed, 0.8, 3.0, 0.1, 0.1) for seed in SEEDS])
     for a, b in ((scene("small"), scene("full")), (one, scene("overridden")), (one, one)):
         assert list(validator.iter_errors(jsonio.encode(audit_diff(a, b)))) == []
 

@@ -8,9 +8,9 @@ import pytest
 
 from fa_registry.records import AuditReport
 from fa_registry.reporting.summary import CLAUSES, RESULTS, depth_summary, gamma_summary
-from tests.reporting.earning import CLEARS, NO_GAMMA, PART, SOUND, a_run, depth, null, over_seeds
+from tests.reporting.judged_runs import CLEARS, NO_GAMMA, PART, SOUND, a_run, depth, null, over_seeds
 from tests.reporting.runs import THREE_SEEDS, full, make_record
-from tests.reporting.scenes import make_report
+from tests.reporting.sample_reports import make_report
 
 BETTER, WORSE = CLEARS, depth("UNDERCUT", "fail", -5.0, (-7.0, -3.0))
 

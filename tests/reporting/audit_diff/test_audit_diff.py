@@ -10,7 +10,7 @@ from fa_registry.protocol.rules import load_edition
 from fa_registry.records import Exclusion, FurtherLimit, Integrity, Reading, Waiver
 from fa_registry.reporting.diff import audit_diff
 from tests.reporting.runs import SEEDS, diverged, make_record
-from tests.reporting.scenes import make_report
+from tests.reporting.sample_reports import make_report
 
 FROZEN = [make_record("bp", seed, 0.80, 1.02, 0.4, 0.0, control="frozen") for seed in SEEDS]
 DFA = [make_record("dfa", seed, 0.90, 3.0, 0.1, 0.1) for seed in SEEDS]

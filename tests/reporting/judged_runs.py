@@ -13,16 +13,16 @@ from fa_registry.records import Exclusion, Finding, FurtherLimit, Reading, RunAu
 from fa_registry.reporting.claims import claims
 from fa_registry.reporting.claims_depth import CAUSES
 from fa_registry.reporting.view_models import Claim
-from tests.reporting.asking import changed
+from tests.reporting.report_changes import changed
 from tests.reporting.runs import full, make_record
-from tests.reporting.scenes import a_finding
+from tests.reporting.sample_reports import a_finding
 
 LARGEST, SINCE, FROZEN = map(label_of, ("growth_max", "growth_init_max", "frozen_accuracy"))
 GAIN, FIDELITY = symbol_of("gain"), symbol_of("fidelity_min")
 
 
 def a_run(*findings: Finding, seed: int = 42, verdict: str = "pass", **changes) -> RunAudit:
-    """A whole run of dfa on 360 test samples, accuracy .93, Γ about .2, with these findings. changes: see asking.changed."""
+    """A whole run of dfa on 360 test samples, accuracy .93, Γ about .2, with these findings. changes: see changed()."""
     record = full(make_record("dfa", seed, 0.93, 3.0, 0.1, 0.2), gain=[0.3] * 5)
     run = changed(RunAudit(record, findings, Verdict(verdict, verdict.upper())), conventions={"test_samples": 360})
     return changed(run, **changes)
