@@ -9,6 +9,10 @@ from functools import lru_cache
 from html.parser import HTMLParser
 from pathlib import Path
 
+import pytest
+
+from fa_registry.audits.audit_command import AuditResult
+from fa_registry.cli.audit import audited
 from fa_registry.records import AuditReport
 from fa_registry.reporting.render import render_report
 from tests.helpers.pictures import blank_pictures
@@ -62,6 +66,16 @@ def text_of(text: str) -> str:
 
 def of_kind(pages: Mapping[str, str], suffix: str) -> dict[str, str]:
     return {name: text for name, text in pages.items() if name.endswith(suffix)}
+
+
+def terminal_rows(report: AuditReport) -> dict[str, dict[str, str]]:
+    """Method → heading → cell of the table that `audit` prints."""
+    with pytest.MonkeyPatch.context() as patch:
+        tables: list[tuple] = []
+        patch.setattr("fa_registry.cli.audit.table", lambda *given: tables.append(given))
+        audited(AuditResult(report, (Path("index.html"),), "", 0), False)
+    headings, rows, _ = tables[0]
+    return {cells[0].replace(", ", ","): dict(zip(headings, cells, strict=True)) for cells in rows}
 
 
 def section(text: str, name: str) -> str:

@@ -61,7 +61,7 @@ def test_the_plots_of_a_setting_have_it(report, lines, counts, is_drawn):
         lines.clear()
         trajectory_figure(PANEL["h_L"], ordered, colours(ordered))
     assert (in_dots, in_curves, 0.25 in lines) == (is_drawn, is_drawn, False)
-    assert ("The dotted line is chance, 25.0" in panel.caption) == is_drawn
+    assert ("is chance, 25.0" in panel.caption) == is_drawn
 
 
 @pytest.mark.parametrize("name", ["ladder", "penalty"])

