@@ -1,6 +1,6 @@
 """The whole text of a form for each kind of case, as a reader gets it: a sentence that appears, goes or moves is seen in the diff.
 
-test_claims_table checks what each sentence needs; this file checks the whole text that the parts make together.
+test_claims_table checks what each claim needs; claims.md has every text that it finds.
 `python -m tests.reporting.test_golden_forms` writes the texts again: read the diff before you commit it.
 """
 
@@ -17,6 +17,7 @@ from fa_registry.reporting.report_index import Sources
 from fa_registry.reporting.text.environment import TemplateRenderer, variables
 from tests.reporting.runs import CARDS, SITES, THREE_SEEDS, diverged, full, make_record, without_feedback
 from tests.reporting.sample_reports import DIAGNOSTIC_CARDS, make_report
+from tests.reporting.test_claims_table import golden_text
 
 FOLDER = Path(__file__).parent / "golden_forms"
 KINDS = {  # kind of case → the method whose form it is
@@ -59,6 +60,11 @@ def test_the_form_reads_as_it_did(kind):
     assert form_of(kind) == stands, "python -m tests.reporting.test_golden_forms"
 
 
+def test_the_claims_read_as_they_did():
+    stands = (FOLDER / "claims.md").read_text(encoding="utf-8")
+    assert golden_text() == stands, "python -m tests.reporting.test_golden_forms"
+
+
 def test_each_kind_says_what_it_is_there_for():
     """The texts are of their kind: a rewrite that loses one is noticed."""
     telling = {
@@ -79,3 +85,4 @@ if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
     for kind in KINDS:
         path_of(kind).write_text(form_of(kind), encoding="utf-8")
+    (FOLDER / "claims.md").write_text(golden_text(), encoding="utf-8")
