@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -62,6 +63,19 @@ def written(audit: AuditReport, folder: Path, drawn: bool = False) -> dict[str, 
 def text_of(text: str) -> str:
     """What a reader sees, with single spaces."""
     return " ".join("".join(Page(text).words).split())
+
+
+BLOCK = re.compile(
+    r"</?(?:p|li|tr|h\d|d[tdl]|[uo]l|div|section|table|caption|summary|details|pre|nav|main|header|footer|figure|figcaption)\b[^>]*>"
+)
+
+
+def lines_of(page: str) -> str:
+    """What a page says, one line for each block of text, without its pictures."""
+    body = re.sub(r"<svg.*?</svg>|\s+", " ", page[page.index("</style>") :], flags=re.DOTALL)
+    text = re.sub(r"<[^>]*>", "", BLOCK.sub("\n", re.sub(r"</t[dh]>", " | ", body)))
+    lines = (" ".join(line.split()) for line in html.unescape(text).split("\n"))
+    return "\n".join(line for line in lines if line.strip(" |")) + "\n"
 
 
 def of_kind(pages: Mapping[str, str], suffix: str) -> dict[str, str]:

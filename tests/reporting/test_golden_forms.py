@@ -8,15 +8,21 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
+from fa_registry.protocol.grouping import groups
 from fa_registry.records import AuditReport, Waiver
+from fa_registry.reporting.pages.comparison import compare_context
 from fa_registry.reporting.pages.form import form_context
+from fa_registry.reporting.pages.notes import Notes
+from fa_registry.reporting.render import render_comparison
 from fa_registry.reporting.report_index import Sources
 from fa_registry.reporting.text.environment import TemplateRenderer, variables
+from tests.reporting.page import lines_of, written
 from tests.reporting.runs import CARDS, SITES, THREE_SEEDS, diverged, full, make_record, without_feedback
-from tests.reporting.sample_reports import DIAGNOSTIC_CARDS, make_report
+from tests.reporting.sample_reports import DIAGNOSTIC_CARDS, full_report, make_report, small_report
 from tests.reporting.test_claims_table import golden_text
 
 FOLDER = Path(__file__).parent / "golden_forms"
@@ -54,6 +60,26 @@ def path_of(kind: str) -> Path:
     return FOLDER / f"{kind.replace(' ', '-')}.md"
 
 
+def pages_text() -> dict[str, str]:
+    """File → what the pages of two audits, a comparison and the notes of the store say."""
+    small, rich = small_report(), full_report()
+    with TemporaryDirectory() as folder:
+        pages = written(rich, Path(folder) / "full")
+        compared = render_comparison(compare_context(rich, groups(rich)), Path(folder)).read_text(encoding="utf-8")
+        first = written(small, Path(folder) / "small")["index.html"]
+    form = next(text for name, text in pages.items() if name.startswith("forms/dfa") and name.endswith(".html"))
+    notes, address = Notes(small), "#/a/"
+    texts = [notes.of_run(small.runs[3], "#/form", address), notes.of_audit(address, "#/table")]
+    texts += [notes.of_excluded(one, address) for one in small.excluded]
+    shown = {"full-index": pages["index.html"], "small-index": first, "dfa-form": form, "comparison": compared}
+    return {f"{name}.txt": lines_of(page) for name, page in shown.items()} | {"notes.md": "\n---\n".join(texts)}
+
+
+def test_the_pages_read_as_they_did():
+    for name, text in pages_text().items():
+        assert text == (FOLDER / name).read_text(encoding="utf-8"), "python -m tests.reporting.test_golden_forms"
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_form_reads_as_it_did(kind):
     stands = path_of(kind).read_text(encoding="utf-8")
@@ -85,4 +111,5 @@ if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
     for kind in KINDS:
         path_of(kind).write_text(form_of(kind), encoding="utf-8")
-    (FOLDER / "claims.md").write_text(golden_text(), encoding="utf-8")
+    for name, text in {"claims.md": golden_text(), **pages_text()}.items():
+        (FOLDER / name).write_text(text, encoding="utf-8")

@@ -22,23 +22,12 @@ def notes(report):
     return Notes(report)
 
 
-def test_the_first_line_says_the_verdict_and_leads_to_the_pages(notes, report):
-    first, *rest = notes.of_run(report.runs[3], FORM, AUDIT).splitlines()
-    assert first.startswith("**DIVERGED(D1+D2+D3)** · [") and links_of(first) == [FORM, AUDIT]
-    assert rest[1].startswith("dfa, seed 123 · ")
-
-
 def test_the_note_of_one_of_several_seeds_says_nothing_of_one_seed(notes, rich):
     assert "only one seed" not in notes.of_run(notes.sources.report.runs[0])
     written = Notes(rich)
     dfa, alone = (next(run for run in rich.runs if run.record.spec.method == name) for name in ("dfa", "drtp"))
     assert "only one seed" not in written.of_run(dfa) and "interval" in written.of_run(dfa)
     assert "only one seed" in written.of_run(alone)
-
-
-def test_without_pages_there_is_no_link(notes, report):
-    assert notes.of_run(report.runs[3]).startswith("**DIVERGED(D1+D2+D3)**\n")
-    assert "](" not in notes.of_audit()
 
 
 def test_a_note_is_short_harmless_and_always_the_same(report, notes, hostile):

@@ -15,52 +15,17 @@ from fa_registry.reporting.pages import index
 from fa_registry.reporting.pages.form import form_context, form_page_context
 from fa_registry.reporting.report_index import Sources
 from fa_registry.reporting.text.environment import TemplateRenderer, variables
-from fa_registry.reporting.text.filters import changed_rules, markdown_text
+from fa_registry.reporting.text.filters import markdown_text
 from tests.reporting.page import Page, of_kind, section, text_of, written
 from tests.reporting.report_changes import changed, run_of
-
-
-def test_verdicts_and_reasons_are_on_the_first_page(pages):
-    page_text = text_of(pages["index.html"])
-    for needed in (
-        "DIVERGED(D1+D2+D3)",
-        "FAIL(D1+D2+D3)",
-        "PASS",
-        "the feedback file is missing",
-        "still running: last epoch 3 of 30",
-        "5 verified",
-        "first fires at epoch 12",
-        "mlflow run . -e train --env-manager local -P method=dfa",
-    ):
-        assert needed in page_text, needed
 
 
 def test_every_page_begins_with_its_edition_and_folds_what_changed(rich_pages):
     pages = of_kind(rich_pages, ".html")
     assert len(pages) > 3
     for text in pages.values():
-        page_text = text_of(text)
-        assert "Edition 2026-12: growth (D1)" in page_text and "changed since 2026-05" in page_text
-        assert all(f"{rule}: {why}" in page_text for rule, why in changed_rules(load_edition("2026-12").reference))
+        assert "Edition 2026-12: growth (D1)" in text_of(text)
         assert '<details class="edition">' in text and f'<code title="{load_edition("2026-12").digest}">' in text
-
-
-def test_sections_follow_in_the_order_in_which_a_reader_asks(rich_pages):
-    text = rich_pages["index.html"]
-    ids = ["verdicts", "figures", "findings", "waivers", "editions", "analyses", "reproduction", "forms"]
-    places = [text.index(f'<h2 id="{name}"') for name in ids]
-    assert places == sorted(places)
-    nav = re.search(r'<nav class="contents".*?</nav>', text).group()
-    assert [name for name in re.findall(r'href="#(\w+)"', nav) if name in ids] == ids
-
-
-def test_the_verdicts_are_stated_in_one_sentence_before_everything_else(rich, rich_pages):
-    text = rich_pages["index.html"]
-    assert text.index("verdict-line") < text.index('class="tiles"') < text.index('id="verdicts"')
-    page_text = text_of(text)
-    found = index.headline(Sources.of(rich).groups)
-    assert found.sentence in page_text and found.rules
-    assert all(f"{rule} {title} in {count}" in page_text for rule, title, count in found.rules)
 
 
 def test_a_form_begins_with_its_claims_and_answers_for_gamma_first(rich_pages):
@@ -89,50 +54,17 @@ def test_a_number_that_does_not_pass_names_its_rule(rich_pages):
     ]
 
 
-def test_findings_fold_to_one_line_with_what_was_observed_and_required(rich_pages):
+def test_the_most_severe_findings_are_open(rich_pages):
     part = section(rich_pages["index.html"], "findings")
-    first = text_of(re.search(r'<li class="fail"><details><summary>(.*?)</summary>', part, re.DOTALL).group(1))
-    said = ("D1 scale stability", "fa", "seeds 42, 123", "156, 157", "EXPLODED", "at most 50", "since init")
-    assert [word for word in said if word not in first] == []
-    form = next(text for name, text in rich_pages.items() if name.startswith("forms/fa") and name.endswith(".html"))
-    assert "0.0470, 0.0470 p-value SPECIFIC" in text_of(form)
     groups = re.findall(r'<details class="severity"( open)?><summary><b class="(\w+)">', part)
     assert [outcome for _, outcome in groups] == ["error", "fail", "warn", "waived"]
     assert [outcome for opened, outcome in groups if opened] == ["error", "fail"]
-
-
-def test_waivers_are_named_on_page_one_before_the_table_and_described_after_the_findings(rich_pages):
-    text = rich_pages["index.html"]
-    notice = re.search(r'<p class="notice">.*?</p>', text, re.DOTALL)
-    assert notice.end() < text.index('id="verdicts"')
-    rules = re.findall(r"(D\d) for (\w+)", text_of(notice.group()))
-    assert rules == [("D3", "method"), ("D1", "run")] and "(expired: " in text_of(notice.group())
-    part = text_of(section(text, "waivers"))
-    assert "<script>alert(1)</script>{{7*7}} — A. Person" in part and "until 2026-12-31." in part
-    assert "fa, seed 42; fa" in part and part.count("Expired") == 1
-
-
-def test_an_audit_without_waivers_or_second_opinions_has_no_such_section(pages):
-    assert not {"waivers", "editions"} & set(Page(pages["index.html"]).ids)
 
 
 def test_a_waiver_that_meets_no_finding_says_so(rich, tmp_path):
     idle = (Waiver("D2", "why", "who", "2026-01-01", "2026-12-31", method="bp"),)
     page = written(dataclasses.replace(rich, waivers=idle), tmp_path)["index.html"]
     assert "no such finding" in text_of(page)
-
-
-def test_the_editions_stand_side_by_side_with_the_findings_that_differ(rich_pages):
-    part = section(rich_pages["index.html"], "editions")
-    page_text = text_of(part)
-    assert page_text.index("2026-12leading") < page_text.index("2026-052026-04")
-    for needed in (
-        "needs walk-back: b",
-        "D2 reference validity CONVERGED, passes",
-        "b reference floor AT FLOOR, fires",
-    ):
-        assert needed in page_text, needed
-    assert Page(part).tags.count("dl") == 3  # of the four methods all editions fail fa
 
 
 @pytest.mark.parametrize("place", ["edition", "opinions"])
@@ -153,37 +85,12 @@ def test_a_modified_edition_is_marked_wherever_it_is_named(rich, tmp_path, place
             assert f"{name} (modified)" in (text_of(text) if page.endswith(".html") else text), page
 
 
-def test_what_does_not_gate_says_so(rich_pages):
-    form = next(text for name, text in rich_pages.items() if name.startswith("forms/dfa") and name.endswith(".html"))
-    findings = re.search(r'<ol class="findings brief">.*?</ol>', form, re.DOTALL).group()
-    marked = {
-        re.search(r"<summary><b>(\w+)", entry).group(1): "reported, but does not count for the verdict" in entry
-        for entry in findings.split("<li ")[1:]
-    }
-    assert marked == {"D1": False, "D2": False, "D3": False, "D4": True, "S": True}
-
-
 def test_an_error_shows_its_traceback_in_a_box(rich, rich_pages):
     part = section(rich_pages["index.html"], "findings")
     page = Page(re.search(r'<li class="error">.*?</li>', part, re.DOTALL).group())
     assert page.tags.count("details") == 2  # the finding, and in it the traceback
     run = next(run for run in rich.runs if run.record.measurements.failures)
     assert run.record.measurements.failures["rho"] in page.words
-
-
-def test_the_interval_of_a_margin_is_printed_once_a_group(rich, rich_pages):
-    finding = next(
-        finding
-        for run in rich.runs
-        for finding in run.findings
-        if run.record.spec.method == "dfa" and finding.quantity == "margin_pp"
-    )
-    low = f"{finding.interval[0]:+.2f}"
-    part = section(rich_pages["index.html"], "findings")
-    assert part.count(low) == 1
-    form = next(text for name, text in rich_pages.items() if name.startswith("forms/dfa") and name.endswith(".html"))
-    headline = text_of(re.search(r'<dl class="headline">.*?</dl>', form, re.DOTALL).group())
-    assert headline.count("D3 UNDECIDED: +2.5 pp") == headline.count("−16.6 pp to +21.6") == 1
 
 
 def test_a_crowded_page_says_what_is_not_on_it(rich, tmp_path, monkeypatch):

@@ -140,7 +140,7 @@ def scene(name: str) -> AuditReport:
         return dataclasses.replace(small, edition=edition)
     if name == "hostile":
         rows = {"h_L": Series([Reading(1.0), Reading.of(float("nan"))])}
-        hostile = dataclasses.replace(record, name=f"{HOSTILE}\udc80\x00", setting="‖h‖\n", trajectory=rows)
+        hostile = dataclasses.replace(record, name=f"{HOSTILE}\x00", setting="‖h‖\n", trajectory=rows)
         return sample_reports.make_report([hostile])
     return small
 
