@@ -151,14 +151,6 @@ def changed_row(record, name, row):
     return dataclasses.replace(record, measurements=dataclasses.replace(record.measurements, sites=sites))
 
 
-def test_what_was_waived_is_stated_with_who_and_why_and_still_holds(rich_of_three):
-    fa = [run for run in rich_of_three.runs if run.record.spec.method == "fa"]
-    (claim,) = [claim for claim in claims(fa) if "waived by" in claim.text]
-    assert (claim.key, claim.kind, claim.run_ids) == ("waived", "open", tuple(run.record.run_id for run in fa))
-    assert "(UNDERCUT) is waived" in claim.text and "A. Person" in claim.text
-    assert "undercut" in {claim.key for claim in claims(fa)}
-
-
 def test_what_a_verdict_does_not_look_at_makes_no_protocol_incomplete(rich):
     run = next(run for run in rich.runs if run.verdict.outcome == "incomplete")
     reported = a_finding("D4", "not_applicable", gating=False, sentence="D4 has no null")
@@ -357,16 +349,6 @@ def kinds(runs) -> list[str]:
 
 def text(runs) -> str:
     return " ".join(claim.text for claim in reference_claims(runs))
-
-
-def test_an_exploded_network_with_a_tiny_but_exact_reference_is_walked_back_and_explained(rich):
-    fa = runs_of(rich, "fa")
-    back, note = reference_claims(fa)
-    assert [(one.key, one.kind) for one in (back, note)] == [("at floor", "not"), ("explained", "note")]
-    assert "at least 0.999999" in back.text and "at least 0.999999" in note.text  # of 0.9999996, rounded down
-    for value in ("16.0", "8.00×10⁹ to 8.32×10⁹", "156 to 157", "7.81×10⁻⁸"):
-        assert value in note.text, value
-    assert fa[0].record.measurements.sites["h_norm"][0].value == 16.0
 
 
 def test_a_claim_about_an_exploded_stream_without_a_gamma_speaks_of_none(rich):

@@ -97,14 +97,6 @@ def test_what_shares_no_seed_has_no_paired_difference_and_it_is_stated(rich):
     assert "share no seed" in made.remarks[0]
 
 
-def test_first_fires_and_sites_are_one_a_column(rich):
-    ((part, figures),) = compare_context(rich, [group(rich, "dfa"), group(rich, "bp"), group(rich, "fa")]).parts
-    assert all(len(rule.first_fires) == len(rule.columns) == 3 for rule in part.rules)
-    assert [quantity.name for quantity in part.sites] == ["gamma", "h_norm", "g_norm_mean_ce"]
-    assert all(len(estimates) == 3 for quantity in part.sites for _, estimates in quantity.rows)
-    assert figures.figures and figures.layers
-
-
 def test_nested_fields_by_dotted_name_and_a_dash_where_there_is_none(judged, record):
     first = record("dfa", 1, 0.5, 3.0, 0.1, 0.1)
     changes = {"recipe": Recipe(learning_rate=0.5), "method_options": {"K": 2}, "seed": 7, "penalty": 0.01}

@@ -5,9 +5,7 @@ from __future__ import annotations
 import base64
 import dataclasses
 import io
-import sys
 
-import matplotlib
 import numpy as np
 import pytest
 from PIL import Image
@@ -49,24 +47,6 @@ PANEL = {panel.quantity: panel for panel in (*PANELS, *map(Panel.of, HEADLINES.v
 def picture(panel, groups_of_setting, shades):
     with styled():
         return trajectory_figure(panel, groups_of_setting, shades)
-
-
-def test_matplotlib_is_left_as_it_was(report):
-    ordered = groups(report)
-    with matplotlib.rc_context({"lines.linewidth": 7.0, "font.size": 31.0}):
-        before = dict(matplotlib.rcParams)
-        picture(PANEL["h_L"], ordered, colours(ordered))
-        assert dict(matplotlib.rcParams) == before
-    assert "matplotlib.pyplot" not in sys.modules or not sys.modules["matplotlib.pyplot"].get_fignums()
-
-
-def test_the_users_own_settings_do_not_change_the_picture(report):
-    ordered = groups(report)
-    plain = picture(PANEL["accuracy"], ordered, colours(ordered))
-    with matplotlib.rc_context(
-        {"lines.linewidth": 9.0, "axes.facecolor": "red", "savefig.dpi": 30, "figure.facecolor": "blue"}
-    ):
-        assert picture(PANEL["accuracy"], ordered, colours(ordered)) == plain
 
 
 def test_methods_keep_their_colour_and_controls_are_grey(report):
@@ -221,14 +201,6 @@ def test_every_figure_has_text_numbers_and_its_own_bytes(report):
         assert "dfa seed 123 from" in figure.alt
         rows = [row for group in figure.groups for row in group.rows]
         assert len(rows) == len(report.runs) and all(len(row.cells) == len(figure.columns) for row in rows)
-
-
-def test_captions_name_the_limit_and_the_cross(report):
-    captions = {picture.title: picture.caption for picture in setting_figures(groups(report)).shown[0].figures}
-    assert "of D1, 50." in captions[GROWTH]
-    assert "of D2, 10⁻⁷." in captions["Reference gradient"]
-    assert "A cross marks" in captions["Scale of the stream"] and "A cross marks" not in captions[ACCURACY]
-    assert "the frozen controls" in captions[ACCURACY]
 
 
 def test_settings_without_trajectories_show_the_end_alone_and_without_accuracy_nothing(report):

@@ -11,7 +11,7 @@ import pytest
 from fa_registry.errors import UsageError
 from fa_registry.provenance import NOT_A_CHECKOUT
 from fa_registry.records import Exclusion, SelectionSummary, Verdict
-from fa_registry.reporting.labels import command, control_of
+from fa_registry.reporting.labels import control_of
 from fa_registry.reporting.pages.form import (
     blanks,
     check_blanks_kept,
@@ -42,74 +42,10 @@ def form():
     return made
 
 
-def test_the_form_carries_all_aggregates_and_the_spread(form, report):
-    context = form(report, "dfa")
-    names = [metric.name for metric in context.aggregates]
-    assert len(names) == len(set(names)) == 9 and names[-1] == "gamma_spread"
-    assert set(names) <= set(report.runs[2].record.measurements.scalars)
-
-
-def test_every_edition_gives_its_verdict_the_leading_one_first(form, rich_of_three):
-    context = form(rich_of_three, "bp")
-    assert [(edition.name, verdict.label) for edition, verdict in context.opinions] == [
-        ("2026-12", "PASS"),
-        ("2026-05", "WARN(D2)"),
-        ("2026-04", "needs walk-back: b"),
-    ]
-    assert [difference.subject for difference in context.differences] == ["reference"]
-    alone = form(rich_of_three, "fa")
-    assert alone.differences == () and {verdict.outcome for _, verdict in alone.opinions} == {"fail"}
-
-
-def test_what_a_rule_says_of_the_margin_stands_once_for_all_seeds(form, rich, report):
-    (row,) = form(rich, "dfa").depth
-    (statement,) = row.said
-    assert (row.state, statement.seeds) == ("UNDECIDED", (42, 123))
-    assert (
-        statement.interval[0] < statement.observed.reading.value < statement.interval[1]
-        and statement.observed.kind == "pp"
-    )
-    older = form(report, "bp").depth
-    assert [(row.state, row.seeds, [statement.interval for statement in row.said]) for row in older] == [
-        ("CLEARS", (42, 123), [None, None])
-    ]
-
-
-def test_a_note_speaks_of_its_run_alone(report):
-    run = report.runs[3]
-    note = note_context(run, Sources.of(report))
-    assert (note.run_id, note.seed, note.verdict.label) == (run.record.run_id, 123, "DIVERGED(D1+D2+D3)")
-    assert {run_id for metric in note.headline for run_id in metric.estimate.mean.run_ids} == {
-        note.run_id,
-        run.frozen_run_id,
-    }
-    assert {claim.run_ids for claim in note.claims} == {(note.run_id,)}
-
-
 def test_a_note_leaves_the_explanations_to_the_form(form, rich):
     fa = next(run for run in rich.runs if run.record.spec.method == "fa")
     assert "note" in {claim.kind for claim in form(rich, "fa").claims}
     assert "note" not in {claim.kind for claim in note_context(fa, Sources.of(rich)).claims}
-
-
-def test_every_further_edition_says_its_rules_in_full(form, rich, report):
-    first, second = form(rich, "bp").others
-    assert (first.edition.name, first.verdict.label) == ("2026-05", "WARN(D2)")
-    assert (second.edition.name, second.verdict.label) == ("2026-04", "needs walk-back: b")
-    assert {row.rule for row in second.findings} == {"a", "b", "c", "d"}
-    assert all(
-        statement.run_ids and any(word in statement.sentence for word in ("required", "(limit ", "(floor "))
-        for row in second.findings
-        for statement in row.said
-    )
-    assert form(report, "bp").others == ()
-
-
-def test_all_editions_that_judged_are_cited(form, rich):
-    found = form(rich, "bp").bibliography
-    used = " ".join(use for entry in found.entries for use in entry.uses)
-    assert all(f"edition {name}" in used for name in ("2026-12", "2026-05", "2026-04"))
-    assert "diagnostic rho" not in used  # no rule looks at it
 
 
 def test_the_headline_says_what_the_size_of_the_test_set_leaves_open(report):
@@ -205,23 +141,6 @@ def made(rich):
         return runs, lines(runs, report, Values.of(report))
 
     return of
-
-
-def test_runs_and_controls_stand_under_the_commit_they_were_trained_from(made, rich):
-    runs, found = made()
-    commit = runs[0].record.provenance["commit"]
-    controls = {run.record.spec.seed: run.record.spec for run in rich.runs if run.record.spec.control == "frozen"}
-    first, second = (run.record.spec for run in runs)
-    assert (first.seed, second.seed) == (42, 123)
-    assert found[:-1] == (
-        f"git checkout {commit}",
-        command(first),
-        f"{command(controls[42])}  # the frozen control",
-        f"git checkout {commit}{DIRTY}",
-        command(second),
-        f"{command(controls[123])}  # the frozen control",
-    )
-    assert "control=frozen" in found[2]
 
 
 def test_the_audit_is_the_one_that_was_asked_for(made, rich):

@@ -66,13 +66,19 @@ def pages_text() -> dict[str, str]:
     with TemporaryDirectory() as folder:
         pages = written(rich, Path(folder) / "full")
         compared = render_comparison(compare_context(rich, groups(rich)), Path(folder)).read_text(encoding="utf-8")
-        first = written(small, Path(folder) / "small")["index.html"]
-    form = next(text for name, text in pages.items() if name.startswith("forms/dfa") and name.endswith(".html"))
+        first = written(small, Path(folder) / "small")
+
+    def form(files: dict[str, str], kind: str) -> str:
+        return next(text for name, text in files.items() if name.startswith("forms/dfa") and name.endswith(kind))
+
     notes, address = Notes(small), "#/a/"
     texts = [notes.of_run(small.runs[3], "#/form", address), notes.of_audit(address, "#/table")]
     texts += [notes.of_excluded(one, address) for one in small.excluded]
-    shown = {"full-index": pages["index.html"], "small-index": first, "dfa-form": form, "comparison": compared}
-    return {f"{name}.txt": lines_of(page) for name, page in shown.items()} | {"notes.md": "\n---\n".join(texts)}
+    shown = {"full-index": pages["index.html"], "small-index": first["index.html"]}
+    shown |= {"full-form": form(pages, ".html"), "comparison": compared}
+    plain = {"notes.md": "\n---\n".join(texts), "small-form.md": form(first, ".md")}
+    plain["small-table.tex"] = first["audit_table.tex"]
+    return {f"{name}.txt": lines_of(page) for name, page in shown.items()} | plain
 
 
 def test_the_pages_read_as_they_did():

@@ -45,17 +45,6 @@ def test_a_long_note_ends_with_a_whole_line_and_says_that_it_was_cut():
     assert bounded("as it is\n") == "as it is\n"
 
 
-def test_an_audits_note_counts_verdicts_and_links_every_form_worst_first(notes):
-    first, *rest = notes.of_audit("#/a/", "#/table").splitlines()
-    links = [link for _, link in notes.sources.forms]
-    failed = sum(link.verdict.outcome == "fail" for link in links)
-    assert first.startswith(f"**{failed} FAIL**")
-    assert links_of(first) == ["#/a/index.html", "#/table"]
-    listed = [line for line in rest if line.startswith("- [")]
-    assert len(listed) == len(links) and all(any(f"](#/a/{link.href})" in line for line in listed) for link in links)
-    assert "FAIL" in listed[0] or "DIVERGED" in listed[0]
-
-
 def test_an_audit_of_hostile_names_is_harmless(report, hostile):
     renamed = dataclasses.replace(report, selection=hostile)
     note = Notes(renamed).of_audit("#/a/")

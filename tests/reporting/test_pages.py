@@ -183,21 +183,6 @@ def test_every_word_of_judgement_is_in_both(formed, rich, method):
     assert missing == {}
 
 
-def test_every_run_id_is_in_both(formed, rich):
-    context, pages = formed(rich)
-    for row in context.seeds:
-        assert all(row.run_id[:8] in pages[kind] for kind in KINDS)
-
-
-def test_every_diagnostic_has_its_line_and_its_word(formed, rich):
-    context, pages = formed(rich, "fa")
-    for table in context.diagnostics:
-        for quantity in table.rows:
-            assert all(shown_in(pages, quantity.words).values()), quantity
-    for word in ("EXPLODED", "AT FLOOR", "UNDERCUT"):
-        assert all(word in pages[kind] for kind in KINDS)
-
-
 def test_one_seed_has_no_interval_and_says_so(formed, rich):
     context, pages = formed(rich, "drtp")
     assert len(context.seeds) == 1 and "one seed" in {claim.key for claim in context.claims}

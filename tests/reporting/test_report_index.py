@@ -49,31 +49,6 @@ def compared(group_of):
     return row
 
 
-def test_the_leading_edition_comes_first_and_every_other_keeps_its_label(rich, compared):
-    assert [edition.name for edition in Sources.of(rich).editions] == ["2026-12", "2026-05", "2026-04"]
-    row = compared(rich, "dfa")
-    assert [verdict.label for verdict in row.verdicts] == [
-        "WARN(D1; D3 undecided)",
-        "FAIL(D1+D3)",
-        "needs walk-back: a, d",
-    ]
-
-
-def test_a_converged_network_differs_by_its_reference_alone(rich_of_three, compared):
-    (why,) = compared(rich_of_three, "bp").why
-    assert why.subject == "reference"
-    ours, published, older = why.clauses
-    assert ours.startswith("2026-12: D2") and "CONVERGED, passes, required" in ours
-    assert "observed 7.81×10⁻⁸ (3" in ours and "at least 1e-07" in ours and "3 of 3 seeds" in ours
-    assert published.startswith("2026-05: D2") and "AT FLOOR, fires" in published
-    assert older.startswith("2026-04: b") and "AT FLOOR, fires" in older
-
-
-def test_where_the_outcomes_agree_there_is_nothing_to_explain(rich, compared):
-    row = compared(rich, "fa")
-    assert {verdict.outcome for verdict in row.verdicts} == {"fail"} and row.why == ()
-
-
 def clauses_by_subject(ours, theirs):
     return {difference.subject: difference.clauses for difference in differences([(OURS, ours), (THEIRS, theirs)], {})}
 
