@@ -57,7 +57,7 @@ from tests.reporting.judged_runs import (
     scale,
     stability,
 )
-from tests.reporting.report_changes import changed
+from tests.reporting.report_changes import changed, with_record
 from tests.reporting.sample_reports import a_finding
 
 
@@ -297,7 +297,7 @@ def rows_of_evidence() -> Iterator[Row]:
     """What prevents every other claim: a manifest mismatch, a method or code that is another."""
     sealed = a_run(CLEARS)
     mismatch = Integrity("mismatch", ("accuracy: logged 0.9, recomputed 0.8",))
-    forged = dataclasses.replace(sealed, record=dataclasses.replace(sealed.record, integrity=mismatch))
+    forged = with_record(sealed, integrity=mismatch)
     yield row("differs from its seal", forged, sealed)
     yield row("trained depth", sealed, forged)
     for key, rule, outcome, state in (
@@ -321,7 +321,7 @@ def rows_of_evidence() -> Iterator[Row]:
         CLEARS, a_finding(METHOD, "warn", quantity=METHOD, observed=Reading(None, "no audit checked dfa"))
     )
     conformance = Conformance("unchecked", ("a user-supplied loop trained it",))
-    own_loop = dataclasses.replace(unchecked, record=dataclasses.replace(unchecked.record, conformance=conformance))
+    own_loop = with_record(unchecked, conformance=conformance)
     yield row("method not measured", own_loop, unchecked)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from fa_registry.protocol.evidence_rules import CREDIT, DATA, NETWORK, TASK
 from fa_registry.records import Reading, RunAudit
 from tests.reporting.judged_runs import CLEARS, SHARE, Row, a_run, depth, row, scale
+from tests.reporting.report_changes import with_record
 from tests.reporting.sample_reports import a_finding
 
 
@@ -16,7 +17,7 @@ def of_tokens(run: RunAudit) -> RunAudit:
     measured = run.record.measurements
     scalars = {name: value for name, value in measured.scalars.items() if name != "accuracy"}
     measured = dataclasses.replace(measured, scalars={**scalars, "token_loss": Reading(1.2)})
-    return dataclasses.replace(run, record=dataclasses.replace(run.record, measurements=measured))
+    return with_record(run, measurements=measured)
 
 
 def rows_of_tokens() -> Iterator[Row]:

@@ -15,6 +15,7 @@ from fa_registry.reporting.figures.analyses import analysis_figure, analysis_num
 from fa_registry.reporting.figures.style import colours, styled
 from fa_registry.reporting.figures.trajectories import PANELS, Panel, trajectory_figure
 from tests.analyses.builders import controlled, run
+from tests.reporting.report_changes import with_record
 from tests.reporting.test_analyses_pages import drawn
 
 PANEL = {panel.quantity: panel for panel in (*PANELS, *map(Panel.of, HEADLINES.values()))}
@@ -46,7 +47,7 @@ def with_classes(audit, count: int):
     conventions = {name: value for name, value in audit.record.measurements.conventions.items() if name != CHANCE}
     conventions |= {CHANCE: 1 / count} if count else {}
     measured = dataclasses.replace(audit.record.measurements, conventions=conventions)
-    return dataclasses.replace(audit, record=dataclasses.replace(audit.record, measurements=measured))
+    return with_record(audit, measurements=measured)
 
 
 @pytest.mark.parametrize(("counts", "is_drawn"), [((4,), True), ((0,), False), ((4, 5), False)])

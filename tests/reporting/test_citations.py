@@ -9,6 +9,7 @@ import pytest
 from fa_registry import datasets, diagnostics, jsonio, methods
 from fa_registry.records import EditionReference
 from fa_registry.reporting.citations import bibliography, entries_of
+from tests.reporting.report_changes import with_record
 
 
 @pytest.fixture
@@ -83,7 +84,7 @@ def test_several_entries_of_a_card_are_taken_apart():
 
 
 def test_a_version_that_was_not_recorded_is_not_made_up(cited, report):
-    runs = tuple(dataclasses.replace(run, record=dataclasses.replace(run.record, provenance={})) for run in report.runs)
+    runs = tuple(with_record(run, provenance={}) for run in report.runs)
     assert ", version" not in cited(dataclasses.replace(report, runs=runs)).bibtex
 
 

@@ -66,20 +66,6 @@ def test_without_the_evidence_no_gamma_is_specific():
     assert gamma_answer([changed(sound, integrity="mismatch")], {}) == "not"
 
 
-def test_several_seeds_are_counted_and_named(report):
-    dfa = [run for run in report.runs if run.record.spec.method == "dfa"]
-    depth = next(claim for claim in claims(dfa) if claim.topic == "Depth")
-    assert " seeds: " not in depth.text
-    assert depth.run_ids == tuple(run.record.run_id for run in dfa)
-    assert not any("only one seed" in claim.text for claim in claims(dfa))
-
-
-def test_one_seed_says_so_and_a_control_says_nothing(report):
-    assert any("only one seed" in claim.text for claim in claims(report.runs[:1]))
-    control = next(run for run in report.runs if run.verdict.outcome == "control")
-    assert claims([control]) == ()
-
-
 def test_one_run_of_several_seeds_says_nothing_of_one_seed(report):
     assert not any("only one seed" in claim.text for claim in claims(report.runs[:1], has_all_runs=False))
 
@@ -160,20 +146,6 @@ def test_what_a_verdict_does_not_look_at_makes_no_protocol_incomplete(rich):
         if "could not be completed" in claim.text
     ]
     assert "the diagnostic crashed" in claim.text and "D4 has no null" not in claim.text
-
-
-def test_claims_follow_states_and_not_names(rich):
-    """The same findings under other rule names support the same claims."""
-    for method in ("bp", "fa", "dfa", "drtp"):
-        runs = [run for run in rich.runs if run.record.spec.method == method and run.record.spec.control == "none"]
-        renamed = [
-            dataclasses.replace(
-                run, findings=tuple(dataclasses.replace(finding, rule="zz") for finding in run.findings)
-            )
-            for run in runs
-        ]
-        plain = [claim.text.replace("D3 depth", "zz depth") for claim in claims(runs)]
-        assert [claim.text for claim in claims(renamed)] == plain
 
 
 def states_of(rule: Rule) -> list[tuple[str, str]]:

@@ -37,6 +37,7 @@ from fa_registry.reporting.report_index import Sources
 from fa_registry.reporting.text.environment import TemplateRenderer, variables
 from fa_registry.reporting.view_models import Truncated
 from tests.reporting.page_figures.sample_runs import followed
+from tests.reporting.report_changes import with_record, with_runs
 from tests.reporting.sample_reports import full_report
 
 PNG = b"\x89PNG"
@@ -90,13 +91,10 @@ def test_any_numbers_can_be_drawn(report, panel, values):
 def test_a_limit_without_a_place_on_the_axis_is_no_obstacle(report):
     ordered = groups(report)
     zero = [
-        dataclasses.replace(
+        with_runs(
             group,
-            runs=tuple(
-                dataclasses.replace(
-                    run, findings=tuple(dataclasses.replace(finding, threshold=0.0) for finding in run.findings)
-                )
-                for run in group.runs
+            lambda run: dataclasses.replace(
+                run, findings=tuple(dataclasses.replace(finding, threshold=0.0) for finding in run.findings)
             ),
         )
         for group in ordered
@@ -118,12 +116,8 @@ def test_what_was_not_followed_has_no_figure_and_the_gradient_of_one_sample_does
     expected = ["h_L", "growth_max", "growth_init_max", "g_norm_mean_ce_L", "accuracy"]
     assert [panel.quantity for panel in panels(groups(report))] == expected
     runs = tuple(
-        dataclasses.replace(
-            run,
-            record=dataclasses.replace(
-                run.record,
-                trajectory={name: row for name, row in run.record.trajectory.items() if name != "g_norm_mean_ce_L"},
-            ),
+        with_record(
+            run, trajectory={name: row for name, row in run.record.trajectory.items() if name != "g_norm_mean_ce_L"}
         )
         for run in report.runs
     )
@@ -204,7 +198,7 @@ def test_every_figure_has_text_numbers_and_its_own_bytes(report):
 
 
 def test_settings_without_trajectories_show_the_end_alone_and_without_accuracy_nothing(report):
-    runs = tuple(dataclasses.replace(run, record=dataclasses.replace(run.record, trajectory={})) for run in report.runs)
+    runs = tuple(with_record(run, trajectory={}) for run in report.runs)
     (part,) = setting_figures(groups(dataclasses.replace(report, runs=runs))).shown
     assert [figure.title for figure in part.figures] == ["Accuracy of every seed"]
     bare = [dataclasses.replace(run.record, measurements=Measurements({}, {})) for run in runs]

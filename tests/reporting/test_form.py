@@ -27,7 +27,7 @@ from fa_registry.reporting.pages.notes import note_context
 from fa_registry.reporting.report_index import Sources
 from fa_registry.reporting.report_values import Values
 from fa_registry.reporting.text.environment import TemplateRenderer, variables
-from tests.reporting.report_changes import changed
+from tests.reporting.report_changes import changed, with_record
 
 
 @pytest.fixture
@@ -132,10 +132,7 @@ def made(rich):
     def of(provenance=None, **changes):
         report = dataclasses.replace(rich, **changes)
         if provenance is not None:
-            runs = [
-                dataclasses.replace(run, record=dataclasses.replace(run.record, provenance=provenance))
-                for run in report.runs
-            ]
+            runs = [with_record(run, provenance=provenance) for run in report.runs]
             report = dataclasses.replace(report, runs=tuple(runs))
         runs = [run for run in report.runs if run.record.spec.method == "dfa"]
         return runs, lines(runs, report, Values.of(report))

@@ -19,6 +19,7 @@ from fa_registry.reporting.pages.form_tables import (
     identification,
     site_tables,
 )
+from tests.reporting.report_changes import with_record
 from tests.reporting.sample_reports import a_finding
 
 
@@ -30,7 +31,7 @@ def measuring(run: RunAudit, **changes) -> RunAudit:
     """The run with other site metrics; None takes one away."""
     sites = {name: row for name, row in (run.record.measurements.sites | changes).items() if row is not None}
     measurements = dataclasses.replace(run.record.measurements, sites=sites)
-    return dataclasses.replace(run, record=dataclasses.replace(run.record, measurements=measurements))
+    return with_record(run, measurements=measurements)
 
 
 def spoken(runs, report) -> dict:
@@ -132,7 +133,7 @@ def entries(report):
 
 
 def test_a_report_without_cards_and_provenance_says_not_recorded(entries, report):
-    runs = tuple(dataclasses.replace(run, record=dataclasses.replace(run.record, provenance={})) for run in report.runs)
+    runs = tuple(with_record(run, provenance={}) for run in report.runs)
     found = entries("dfa", dataclasses.replace(report, runs=runs, cards={}))
     assert {found[term][0].text for term in ("Rule", "Source", "Hardware", "Commit", "Versions", "Data digest")} == {
         "not recorded"
@@ -146,9 +147,7 @@ def texts(entries, report):
     def of(term, *provenances):
         runs = list(report.runs)
         for index, held in zip((2, 3), provenances, strict=True):
-            runs[index] = dataclasses.replace(
-                runs[index], record=dataclasses.replace(runs[index].record, provenance=held)
-            )
+            runs[index] = with_record(runs[index], provenance=held)
         found = entries("dfa", dataclasses.replace(report, runs=tuple(runs))).get(term, ())
         return [value.text for value in found], [value.run_ids for value in found]
 

@@ -24,7 +24,7 @@ from fa_registry.reporting.report_index import Sources
 from fa_registry.reporting.report_values import SEVERITY
 from fa_registry.reporting.text.environment import TemplateRenderer, variables
 from fa_registry.reporting.view_models import Judged, Link
-from tests.reporting.report_changes import changed
+from tests.reporting.report_changes import changed, with_record
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 
@@ -157,7 +157,7 @@ def test_a_method_in_two_settings_is_two_pairs(report):
     first = groups(report)[0]
     run = first.runs[0]
     spec = dataclasses.replace(run.record.spec, epochs=7)
-    other = dataclasses.replace(run, record=dataclasses.replace(run.record, spec=spec))
+    other = with_record(run, spec=spec)
     found = headline([group(first, "pass"), dataclasses.replace(group(first, "fail"), runs=(other,))])
     assert "2 method × setting" in found.sentence and found.settings == 2
 

@@ -17,7 +17,7 @@ from fa_registry.reporting.report_index import Sources
 from fa_registry.reporting.text.environment import TemplateRenderer, variables
 from fa_registry.reporting.text.filters import markdown_text
 from tests.reporting.page import Page, of_kind, section, text_of, written
-from tests.reporting.report_changes import changed, run_of
+from tests.reporting.report_changes import changed, run_of, with_record
 
 
 def test_every_page_begins_with_its_edition_and_folds_what_changed(rich_pages):
@@ -127,9 +127,7 @@ def test_a_long_traceback_scrolls_in_its_box(pages):
 
 def test_a_very_long_setting_or_name_is_cut_in_headings_and_whole_in_the_form(report, tmp_path):
     long = "long " * 2000
-    runs = tuple(
-        dataclasses.replace(run, record=dataclasses.replace(run.record, setting=long, name=long)) for run in report.runs
-    )
+    runs = tuple(with_record(run, setting=long, name=long) for run in report.runs)
     pages = written(dataclasses.replace(report, runs=runs), tmp_path)
     form = next(text for name, text in pages.items() if name.endswith(".html") and name.startswith("forms/dfa"))
     for text, headings in ((pages["index.html"], ("h3", "caption", "td")), (form, ("h1", "caption", "td"))):

@@ -13,7 +13,7 @@ from fa_registry.records import Exclusion, FigureDifference, Integrity, OtherRun
 from fa_registry.reporting import pitfalls as questions
 from fa_registry.reporting.pitfalls import WORST_FIRST, PitfallContext, pitfalls
 from fa_registry.reporting.report_index import Sources
-from tests.reporting.report_changes import asked, changed, run_of
+from tests.reporting.report_changes import asked, changed, run_of, with_record
 
 
 def checklist(report, method="dfa"):
@@ -34,9 +34,7 @@ def test_all_are_answered_for_every_run(report, rich):
 
 def test_runs_that_differ_are_distinguished_and_the_worst_comes_first(rich):
     changed = tuple(
-        dataclasses.replace(run, record=dataclasses.replace(run.record, feedback={}))
-        if run.record.spec.method == "dfa" and run.record.spec.seed == 123
-        else run
+        with_record(run, feedback={}) if run.record.spec.method == "dfa" and run.record.spec.seed == 123 else run
         for run in rich.runs
     )
     saved = checklist(dataclasses.replace(rich, runs=changed))[6]
@@ -89,9 +87,7 @@ def test_no_answer_is_always_the_same(rich):
     for state, differing in (("verified", ()), ("trusted", ()), ("mismatch", ("h_norm", "gamma"))):
         differences = tuple(FigureDifference(name, 0, Reading(1.0), Reading(2.0)) for name in differing)
         held = Integrity(state, differences=differences)
-        runs = tuple(
-            dataclasses.replace(run, record=dataclasses.replace(run.record, integrity=held)) for run in rich.runs
-        )
+        runs = tuple(with_record(run, integrity=held) for run in rich.runs)
         outcomes.append([item.outcome for item in checklist(dataclasses.replace(rich, runs=runs))])
     assert [row[0] for row in outcomes] == ["avoided", "unknown", "violated"]
     assert [row[11] for row in outcomes] == ["avoided", "unknown", "violated"]
@@ -108,7 +104,7 @@ def test_every_figure_that_does_not_come_out_again_is_asked_for_not_the_first_fe
     again = dataclasses.replace(figures, sites={name: figures.sites[name] for name in logged.sites})
     held = compare(logged, again)
     assert not any("gain" in line or "gamma" in line for line in held.details)
-    run = dataclasses.replace(dfa, record=dataclasses.replace(dfa.record, integrity=held))
+    run = with_record(dfa, integrity=held)
     runs = tuple(run if one is dfa else one for one in rich.runs)
     norms, cosines, *_ = checklist(dataclasses.replace(rich, runs=runs))
     assert (norms.outcome, cosines.outcome) == ("violated", "violated")
@@ -118,7 +114,7 @@ def test_every_figure_that_does_not_come_out_again_is_asked_for_not_the_first_fe
 def test_what_is_no_figure_is_no_figure_that_came_out_otherwise(rich):
     """A feedback that is no draw of the seed does not show the mode in which the metrics were measured."""
     held = Integrity("mismatch", ("feedback: B_01 is no draw of seed 42",))
-    runs = tuple(dataclasses.replace(run, record=dataclasses.replace(run.record, integrity=held)) for run in rich.runs)
+    runs = tuple(with_record(run, integrity=held) for run in rich.runs)
     modes = checklist(dataclasses.replace(rich, runs=runs))[11]
     assert modes.outcome == "unknown"
 
@@ -427,7 +423,7 @@ def of_tokens(rich):
     run = run_of(rich)
     scalars = {name: value for name, value in run.record.measurements.scalars.items() if name != "accuracy"}
     measured = dataclasses.replace(run.record.measurements, scalars={**scalars, "token_loss": Reading(3.2)})
-    return dataclasses.replace(run, record=dataclasses.replace(run.record, measurements=measured))
+    return with_record(run, measurements=measured)
 
 
 @pytest.mark.parametrize(

@@ -46,12 +46,6 @@ def test_rendering_again_gives_the_same_bytes(rich, rich_pages, tmp_path):
     assert written(rich, tmp_path, drawn=True) == rich_pages
 
 
-@pytest.mark.usefixtures("undrawn")
-def test_rendering_over_existing_files_gives_the_same_bytes(rich, tmp_path):
-    first = {path: path.read_bytes() for path in render_report(rich, tmp_path)}
-    assert {path: path.read_bytes() for path in render_report(rich, tmp_path)} == first
-
-
 def test_the_record_is_lossless(report, pages):
     assert jsonio.decode(AuditReport, json.loads(pages["audit.json"])) == report
 

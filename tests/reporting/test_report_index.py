@@ -33,6 +33,7 @@ from fa_registry.reporting.report_index import (
 from fa_registry.reporting.text.environment import TemplateRenderer, variables
 from tests.builders import record
 from tests.reporting.page import text_of, written
+from tests.reporting.report_changes import with_record, with_runs
 from tests.reporting.sample_reports import a_finding, small_report
 
 pytestmark = pytest.mark.usefixtures("undrawn")
@@ -197,14 +198,12 @@ def test_a_run_whose_file_was_changed_is_a_mismatch_of_the_page():
 def test_the_pages_of_a_run_that_was_held_against_its_seal(tmp_path):
     checks = (Check("figures", "agrees", "bit-equal"), Check("first steps", "not possible", "a step takes too long"))
     report = small_report()
-    held = tuple(
-        dataclasses.replace(
-            run,
-            record=dataclasses.replace(run.record, integrity=dataclasses.replace(run.record.integrity, checks=checks)),
-        )
-        for run in report.runs
+    pages = written(
+        with_runs(
+            report, lambda run: with_record(run, integrity=dataclasses.replace(run.record.integrity, checks=checks))
+        ),
+        tmp_path,
     )
-    pages = written(dataclasses.replace(report, runs=held), tmp_path)
     assert f"first steps006not possible: {checks[1].detail}" in text_of(pages["index.html"])
     forms = {name: text for name, text in pages.items() if name.startswith("forms/")}
     for name, text in forms.items():

@@ -119,12 +119,6 @@ def test_third_party_text_is_text(figure_pages):
     assert not any(HOSTILE in text for text in shown)
 
 
-def test_without_a_reference_the_pages_say_so(pages):
-    for name, text in pages.items():
-        if name.endswith((".html", ".md")):
-            assert "has no reference.toml" in text
-
-
 def test_the_report_reads_back_as_itself(with_figures, figure_pages):
     again = jsonio.decode(AuditReport, json.loads(figure_pages["audit.json"]))
     assert again == with_figures and len(again.reproduction.rows) == 6

@@ -9,6 +9,7 @@ import pytest
 from fa_registry.records import AuditReport
 from fa_registry.reporting.summary import CLAUSES, RESULTS, depth_summary, gamma_summary
 from tests.reporting.judged_runs import CLEARS, NO_GAMMA, PART, SOUND, a_run, depth, null, over_seeds
+from tests.reporting.report_changes import with_record
 from tests.reporting.runs import THREE_SEEDS, full, make_record
 from tests.reporting.sample_reports import make_report
 
@@ -21,7 +22,7 @@ def report_of(*groups) -> AuditReport:
     for method, finding, *changes in groups:
         run = a_run(finding, verdict="pass" if finding.outcome == "pass" else "fail", **(changes[0] if changes else {}))
         spec = dataclasses.replace(run.record.spec, method=method)
-        runs += over_seeds([dataclasses.replace(run, record=dataclasses.replace(run.record, spec=spec))])
+        runs += over_seeds([with_record(run, spec=spec)])
     return dataclasses.replace(make_report([]), runs=tuple(runs))
 
 

@@ -14,7 +14,7 @@ from fa_registry.reporting.figures.accuracy_dots import accuracy_numbers, accura
 from fa_registry.reporting.figures.canvas import padded, whole_ticks
 from fa_registry.reporting.figures.gamma_null import gamma_numbers, gamma_panel
 from fa_registry.reporting.figures.style import styled
-from tests.reporting.page_figures.sample_runs import with_record, with_runs
+from tests.reporting.report_changes import with_record, with_runs
 
 
 def accuracies(report, reading):

@@ -21,7 +21,7 @@ from fa_registry.reporting.figures.style import styled
 from fa_registry.reporting.pages.comparison import layer_numbers
 from fa_registry.reporting.report_index import Sources
 from tests.reporting.claims_of_tokens import of_tokens
-from tests.reporting.page_figures.sample_runs import with_record, with_runs
+from tests.reporting.report_changes import with_record, with_runs
 
 LAST = {"methods/fa": {"exact_sites": "last"}}
 

@@ -14,7 +14,8 @@ from fa_registry.reporting.figures.page import setting_figures
 from fa_registry.reporting.text import filters
 from tests.helpers.pictures import blank_pictures
 from tests.reporting.page import Page, section, written
-from tests.reporting.page_figures.sample_runs import EPOCHS, broken, followed, with_record, with_runs
+from tests.reporting.page_figures.sample_runs import EPOCHS, broken, followed
+from tests.reporting.report_changes import with_record, with_runs
 
 
 @pytest.fixture(autouse=True)
