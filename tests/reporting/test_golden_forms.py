@@ -60,13 +60,10 @@ def path_of(kind: str) -> Path:
     return FOLDER / f"{kind.replace(' ', '-')}.md"
 
 
-def pages_text() -> dict[str, str]:
-    """File → what the pages of two audits, a comparison and the notes of the store say."""
-    small, rich = small_report(), full_report()
+def pages_text(small: AuditReport, rich: AuditReport, first: dict[str, str], pages: dict[str, str]) -> dict[str, str]:
+    """File → what the pages of two audits (`first` and `pages`), a comparison and the notes of the store say."""
     with TemporaryDirectory() as folder:
-        pages = written(rich, Path(folder) / "full")
         compared = render_comparison(compare_context(rich, groups(rich)), Path(folder)).read_text(encoding="utf-8")
-        first = written(small, Path(folder) / "small")
 
     def form(files: dict[str, str], kind: str) -> str:
         return next(text for name, text in files.items() if name.startswith("forms/dfa") and name.endswith(kind))
@@ -81,8 +78,8 @@ def pages_text() -> dict[str, str]:
     return {f"{name}.txt": lines_of(page) for name, page in shown.items()} | plain
 
 
-def test_the_pages_read_as_they_did():
-    for name, text in pages_text().items():
+def test_the_pages_read_as_they_did(report, rich, pages, rich_pages):
+    for name, text in pages_text(report, rich, pages, rich_pages).items():
         assert text == (FOLDER / name).read_text(encoding="utf-8"), "python -m tests.reporting.test_golden_forms"
 
 
@@ -117,5 +114,8 @@ if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
     for kind in KINDS:
         path_of(kind).write_text(form_of(kind), encoding="utf-8")
-    for name, text in {"claims.md": golden_text(), **pages_text()}.items():
+    audits = small_report(), full_report()
+    with TemporaryDirectory() as folder:
+        made = [written(audit, Path(folder) / str(place)) for place, audit in enumerate(audits)]
+    for name, text in {"claims.md": golden_text(), **pages_text(*audits, *made)}.items():
         (FOLDER / name).write_text(text, encoding="utf-8")
