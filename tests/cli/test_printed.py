@@ -23,14 +23,14 @@ from fa_registry.reporting.diff import audit_diff
 from fa_registry.reporting.pages.comparison import compare_context
 from fa_registry.reporting.report_values import seed_estimate
 from fa_registry.reporting.view_models import Number, SeedValue
-from tests.reporting import scenes
+from tests.reporting import sample_reports
 from tests.reporting.runs import HOSTILE, SEEDS, diverged, make_record
-from tests.reporting.scenes import make_report
+from tests.reporting.sample_reports import make_report
 
 
 @pytest.fixture(scope="module")
 def result():
-    report = scenes.full_report()
+    report = sample_reports.full_report()
     return CompareResult(compare_context(report, groups(report)), Path("reports/compare.html"), 0)
 
 

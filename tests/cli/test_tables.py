@@ -13,7 +13,7 @@ from fa_registry.audits.audit_command import AuditResult
 from fa_registry.cli.audit import audited
 from fa_registry.cli.tables import NO_BREAK, table
 from tests.reporting.runs import SEEDS, make_record
-from tests.reporting.scenes import make_report
+from tests.reporting.sample_reports import make_report
 
 PACKAGE = Path(fa_registry.__file__).parent
 HEADER = ["method", "verdict", "seeds"]

@@ -28,7 +28,7 @@ from fa_registry.tracking.base import StoredRun
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.stores import UI
 from tests.commands.conftest import fields
-from tests.reporting import scenes
+from tests.reporting import sample_reports
 
 
 def run_of(method):
@@ -177,7 +177,7 @@ def test_one_shared_setting_is_unambiguous_and_several_are_listed():
 
 
 def test_a_single_run_is_a_column_with_its_own_verdict():
-    report = scenes.full_report()
+    report = sample_reports.full_report()
     run = next(run for run in report.runs if run.record.spec.method == "dfa")
     pool = [stored(run.record.run_id, run.record.spec.method_label) for run in report.runs]
     alone, fa = comparison_columns(report, parse_operands([run.record.run_id[:9], "fa"], pool))
@@ -187,7 +187,7 @@ def test_a_single_run_is_a_column_with_its_own_verdict():
 
 
 def test_the_page_of_single_runs_has_one_of_each_of_a_seed_that_all_have():
-    by_method = {group.method: group for group in groups(scenes.full_report())}
+    by_method = {group.method: group for group in groups(sample_reports.full_report())}
     dfa, fa = by_method["dfa"], by_method["fa"]
     first, second, *_ = fa.runs
     late = dataclasses.replace(fa, runs=(second, first))
@@ -198,7 +198,7 @@ def test_the_page_of_single_runs_has_one_of_each_of_a_seed_that_all_have():
 
 
 def test_a_method_of_which_no_run_can_be_judged_is_reported_with_the_reason():
-    report = scenes.small_report()
+    report = sample_reports.small_report()
     broken = StoredRun("f" * 32, "drtp", "e", "FINISHED", 0, stored("f", "drtp").tags)
     assert report.excluded[0].run_id == broken.run_id
     pool = [broken, *(stored(run.record.run_id, run.record.spec.method_label) for run in report.runs)]

@@ -21,7 +21,7 @@ from fa_registry.protocol.waivers import load_waivers
 from fa_registry.records import AuditReport
 from fa_registry.studies.study import load_study
 from tests.helpers.limited import run_limited
-from tests.reporting import scenes
+from tests.reporting import sample_reports
 from tests.studies.tiny import TINY
 
 LONGEST = 4_000  # characters of any message about a file
@@ -168,7 +168,7 @@ DEEP = json.loads("[" * 400 + "]" * 400)
 
 @pytest.fixture(scope="module")
 def of_one_run() -> dict[str, Any]:
-    full = scenes.full_report()
+    full = sample_reports.full_report()
     opinions = tuple(dataclasses.replace(opinion, judgements=opinion.judgements[:1]) for opinion in full.opinions[:1])
     return jsonio.encode(dataclasses.replace(full, runs=full.runs[:1], opinions=opinions, cards={}))
 

@@ -21,7 +21,7 @@ from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from tests.commands.conftest import AUDIT_LOGGED
 from tests.helpers.audits import publishing
-from tests.reporting import scenes
+from tests.reporting import sample_reports
 
 
 def pages(folder):
@@ -88,7 +88,7 @@ def with_judgements(change):
 )
 def test_a_report_that_contradicts_itself_is_refused(tmp_path, spoilt, field):
     path = tmp_path / "audit.json"
-    path.write_text(jsonio.pretty(spoilt(scenes.full_report())), encoding="utf-8")
+    path.write_text(jsonio.pretty(spoilt(sample_reports.full_report())), encoding="utf-8")
     with pytest.raises(InvalidFields) as refused:
         load_report(path)
     assert [problem.partition(": ")[0] for problem in refused.value.problems] == [field]

@@ -15,7 +15,7 @@ from fa_registry.records import AuditReport, RunAudit, RunRecord
 from fa_registry.reporting.citations import bibliography
 from fa_registry.reporting.render import render_report
 from tests.end_to_end.conftest import needed
-from tests.reporting import scenes
+from tests.reporting import sample_reports
 
 pytestmark = pytest.mark.long  # each document is built twice
 HOSTILE = r"100%_#$&{}~^\ \input{/etc/passwd} \end{verbatim} ‖Γ‖ 中 <script> `a' -- ,, é"
@@ -60,9 +60,11 @@ def hostile(report: AuditReport) -> AuditReport:
 
 @pytest.fixture(scope="module", params=["small", "full", "hostile"])
 def pages(request, tmp_path_factory) -> list[Path]:
-    made = {"small": scenes.small_report, "full": scenes.full_report, "hostile": lambda: hostile(scenes.full_report())}[
-        request.param
-    ]()
+    made = {
+        "small": sample_reports.small_report,
+        "full": sample_reports.full_report,
+        "hostile": lambda: hostile(sample_reports.full_report()),
+    }[request.param]()
     return render_report(made, tmp_path_factory.mktemp(request.param))
 
 
@@ -101,9 +103,9 @@ CITING = r"""\documentclass{article}
 """
 
 
-@pytest.mark.parametrize("made", [scenes.small_report, scenes.full_report])
+@pytest.mark.parametrize("made", [sample_reports.small_report, sample_reports.full_report])
 def test_what_a_form_cites_is_read_by_bibtex_without_a_warning(made, tmp_path):
-    """With the cards as they are shipped today: each of them, regardless of what the scene's runs rest on."""
+    """With the cards as they are shipped today: each of them, regardless of what the audit's runs rest on."""
     report = made()
     shipped = {
         f"{family}/{name}": jsonio.encode(catalog.get(name).card)

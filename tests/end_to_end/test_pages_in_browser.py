@@ -13,9 +13,9 @@ import pytest
 from tests.end_to_end.browser import chromium
 from tests.end_to_end.conftest import needed
 from tests.reporting.page import written
-from tests.reporting.page_figures.scenes import followed
+from tests.reporting.page_figures.sample_runs import followed
 from tests.reporting.runs import HOSTILE
-from tests.reporting.scenes import full_report, small_report
+from tests.reporting.sample_reports import full_report, small_report
 
 pytestmark = [pytest.mark.long, pytest.mark.browser]  # chromium and pages with pictures
 
@@ -57,7 +57,7 @@ def browser():
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
-    """full/ and small/: the audits of tests/reporting/scenes.py."""
+    """full/ and small/: the audits of tests/reporting/sample_reports.py."""
     made = tmp_path_factory.mktemp("pages")
     for name, report in (("full", followed(full_report())), ("small", small_report())):
         written(report, made / name, drawn=True)

@@ -1,4 +1,4 @@
-"""The audits of scenes.py as fixtures."""
+"""The audits of sample_reports.py as fixtures."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from fa_registry.protocol.grouping import Group
 from fa_registry.records import AuditReport, RunRecord
 from fa_registry.reporting.report_index import Sources
-from tests.reporting import scenes
+from tests.reporting import sample_reports
 from tests.reporting.page import written
 from tests.reporting.runs import HOSTILE, THREE_SEEDS, make_record
 
@@ -21,7 +21,7 @@ def record() -> Callable[..., RunRecord]:
 
 @pytest.fixture
 def judged() -> Callable[..., AuditReport]:
-    return scenes.make_report
+    return sample_reports.make_report
 
 
 @pytest.fixture
@@ -32,19 +32,19 @@ def hostile() -> str:
 @pytest.fixture(scope="session")
 def report() -> AuditReport:
     """As older runs are: without the metrics that came later, judged by the published edition alone."""
-    return scenes.small_report()
+    return sample_reports.small_report()
 
 
 @pytest.fixture(scope="session")
 def rich() -> AuditReport:
     """Every metric and state, several editions, waivers, crashes."""
-    return scenes.full_report()
+    return sample_reports.full_report()
 
 
 @pytest.fixture(scope="session")
 def rich_of_three() -> AuditReport:
     """The same over three seeds, the fewest that decide depth utility."""
-    return scenes.full_report(THREE_SEEDS)
+    return sample_reports.full_report(THREE_SEEDS)
 
 
 @pytest.fixture

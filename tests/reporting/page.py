@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -9,6 +10,10 @@ from functools import lru_cache
 from html.parser import HTMLParser
 from pathlib import Path
 
+import pytest
+
+from fa_registry.audits.audit_command import AuditResult
+from fa_registry.cli.audit import audited
 from fa_registry.records import AuditReport
 from fa_registry.reporting.render import render_report
 from tests.helpers.pictures import blank_pictures
@@ -60,8 +65,31 @@ def text_of(text: str) -> str:
     return " ".join("".join(Page(text).words).split())
 
 
+BLOCK = re.compile(
+    r"</?(?:p|li|tr|h\d|d[tdl]|[uo]l|div|section|table|caption|summary|details|pre|nav|main|header|footer|figure|figcaption)\b[^>]*>"
+)
+
+
+def lines_of(page: str) -> str:
+    """What a page says, one line for each block of text, without its pictures."""
+    body = re.sub(r"<svg.*?</svg>|\s+", " ", page[page.index("</style>") :], flags=re.DOTALL)
+    text = re.sub(r"<[^>]*>", "", BLOCK.sub("\n", re.sub(r"</t[dh]>", " | ", body)))
+    lines = (" ".join(line.split()) for line in html.unescape(text).split("\n"))
+    return "\n".join(line for line in lines if line.strip(" |")) + "\n"
+
+
 def of_kind(pages: Mapping[str, str], suffix: str) -> dict[str, str]:
     return {name: text for name, text in pages.items() if name.endswith(suffix)}
+
+
+def terminal_rows(report: AuditReport) -> dict[str, dict[str, str]]:
+    """Method → heading → cell of the table that `audit` prints."""
+    with pytest.MonkeyPatch.context() as patch:
+        tables: list[tuple] = []
+        patch.setattr("fa_registry.cli.audit.table", lambda *given: tables.append(given))
+        audited(AuditResult(report, (Path("index.html"),), "", 0), False)
+    headings, rows, _ = tables[0]
+    return {cells[0].replace(", ", ","): dict(zip(headings, cells, strict=True)) for cells in rows}
 
 
 def section(text: str, name: str) -> str:

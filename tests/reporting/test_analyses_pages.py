@@ -42,22 +42,10 @@ def sweep():
     return [run("dfa", seed, spec={"penalty": strength}) for seed in (1, 2) for strength in (0.0, 0.01)]
 
 
-def test_what_has_something_to_say_is_shown_and_the_rest_says_why(rich):
-    page = pages_of(rich)
-    assert [one.name for one in page.shown] == ["sensitivity", "ablation", "first-fire"]
-    why = dict(page.left_out)
-    assert why["Penalty sweep"] == "no method was run with more than one λ"
-    assert (
-        why["Depth ladder"].startswith("no run trains only the last K blocks")
-        and why["Across architectures"] == "all runs are of one network"
-    )
-    assert page == pages_of(rich)
-
-
 def test_the_first_page_has_those_with_a_rank_in_its_order():
     ranks = [analyser.rank for analyser in ranked()]
     assert ranks == sorted(set(ranks)) and ranks[0] > 0
-    assert not CATALOG.get("aggregation").rank, "there are some that stand on no first page"
+    assert not CATALOG.get("aggregation").rank
 
 
 def test_a_sweep_two_networks_and_ladder_controls_are_shown():
@@ -92,12 +80,6 @@ def test_controls_alone_have_nothing_to_say():
     assert pages_of(empty).shown == ()
 
 
-def test_silence_has_a_reason_of_its_own(rich):
-    penalty, ablation = map(CATALOG.get, ("penalty", "ablation"))
-    assert penalty.silence(penalty.run(rich, EDITION)) == "no method was run with more than one λ"
-    assert ablation.silence(ablation.run(rich, EDITION)) == ""
-
-
 def test_cells_are_text_and_numbers_with_their_runs(rich):
     by_name = {one.name: one for one in pages_of(rich).shown}
     first = by_name["first-fire"]
@@ -110,20 +92,15 @@ def test_cells_are_text_and_numbers_with_their_runs(rich):
     assert first.figure.uri.startswith("data:image/png;base64,")
 
 
-@pytest.mark.long
-def test_the_page_holds_tables_figures_and_reasons(rich, rich_pages):
-    part = section(rich_pages["index.html"], "analyses")
-    page = Page(part)
+def test_the_page_holds_tables_and_figures(rich_pages):
+    page = Page(section(rich_pages["index.html"], "analyses"))
     assert page.tags.count("img") == page.tags.count("table") == 3
-    text = text_of(part)
-    assert "Penalty sweep is not shown: no method was run with more than one λ." in text
-    assert "nan" not in text.lower().split() and "How far can each threshold be changed" in text
 
 
 def test_a_long_table_says_how_much_of_it_is_shown(rich, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "MOST", 2)
     text = text_of(section(written(rich, tmp_path)["index.html"], "analyses"))
-    assert "the first 2 of" in text and "fa-registry analyse first-fire writes all" in text
+    assert "the first 2 of" in text and "fa-registry analyse first-fire" in text
 
 
 @pytest.mark.long
@@ -186,7 +163,7 @@ def test_a_figure_shows_its_dataframe_and_nothing_else(name):
     """Drawn from the frame alone; another value in it is another picture."""
     analysis, runs = drawn(name, demo())
     frame = analysis_numbers(analysis, runs)
-    assert len(frame), "the made-up runs of demo() have nothing that it draws: give it to them, by epoch in LINES"
+    assert len(frame), "nothing in demo()"
     assert figure_of(figure_module(name).draw, frame) == analysis_figure(analysis, runs)
     changed = frame.copy()
     if name == "ablation":
@@ -196,7 +173,7 @@ def test_a_figure_shows_its_dataframe_and_nothing_else(name):
         place = changed[column][changed[column] != 0].dropna().index[-1 if name == "first-fire" else 0]
         changed.loc[place, column] = 1.0 if name == "first-fire" else changed.loc[place, column] * 1.7
     same = figure_of(figure_module(name).draw, changed) == figure_of(figure_module(name).draw, frame)
-    assert not same, f"nothing of the picture changes with {frame[(frame != changed).any(axis=1)].to_dict('records')}"
+    assert not same, frame[(frame != changed).any(axis=1)].to_dict("records")
 
 
 @pytest.mark.parametrize("name", NAMES)

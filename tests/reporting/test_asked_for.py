@@ -18,7 +18,7 @@ import pytest
 
 import fa_registry
 from fa_registry import bundled_files
-from fa_registry.metrics import DECLARED
+from fa_registry.metrics import DECLARED, quantity_of
 from fa_registry.reporting.text import filters
 from tests.reporting.page import section, text_of
 
@@ -58,7 +58,7 @@ from fa_registry.reporting.render import render_comparison
 from fa_registry.audits.audit_command import AuditResult
 from fa_registry.audits.compare_command import CompareResult
 from tests.reporting.page import written
-from tests.reporting.scenes import full_report
+from tests.reporting.sample_reports import full_report
 
 report = full_report()
 cards = {f"diagnostics/{name}": diagnostics.CATALOG.get(name).card for name in diagnostics.CATALOG.names()}
@@ -144,39 +144,23 @@ def of(pages, *names):
     return "\n".join(ELSEWHERE.sub("", text) for text in chosen)
 
 
-@pytest.mark.parametrize(
-    ("pages", "terms"),
-    [
-        (("index.html",), ("Hits", "Still", "Lead", "Swell", "CE mean", "Rest", "Δ", "the largest there is", "deep")),
-        (
-            ("analyses",),
-            ("hits in the test", "largest swell, geometric", "still hits", "lead over", "‖s_L‖ of a batch"),
-        ),
-        (
-            ("analyses",),
-            ("Δ, deep", "Σ|Δ|"),
-        ),
-        (("compare.html",), ("hits <small>of all test samples", "lead", "swell", "‖s_L‖", "Δ, deep", "in the middle")),
-        (("compare.html",), ("‖x_l‖, length of a state", "‖s_l‖ of a batch", "Δ by every aggregation")),
-        (("note",), ("hits in the test", "largest swell", "‖s\\_L‖ of a batch", "Δ, deep", "‖x\\_L‖", "still hits")),
-        (("audit_table.tex",), ("Hits", "Swell", "Rest", "in the middle", r"x_{L}")),
-        (("terminal",), ("hits in the test", "largest swell", "lead over still blocks", "Δ = 1 by construction")),
-        ((".md",), ("Hits in the test", "lead", "Δ by gamma", "that is deep", "‖x\\_L‖", "Swell", "‖s\\_L‖ CE mean")),
-        (
-            (".md",),
-            (
-                "the yield is healthy",
-                "faith of at least",
-                "the largest swell in one block",
-                "Δ = 0.",
-                "the lead is",
-            ),
-        ),
-    ],
-)
-def test_a_metric_has_its_new_text_everywhere(renamed, pages, terms):
-    text = of(renamed, *pages)
-    assert [word for word in terms if word not in text] == []
+NEW_TEXTS = {
+    "index.html": "Hits; Still; Lead; Swell; CE mean; Rest; Δ; the largest there is; deep",
+    "analyses": "hits in the test; largest swell, geometric; still hits; lead over; ‖s_L‖ of a batch; Δ, deep; Σ|Δ|",
+    "compare.html": "hits <small>of all test samples; lead; swell; ‖s_L‖; Δ, deep; in the middle; ‖x_l‖, length of a state; "
+    "‖s_l‖ of a batch; Δ by every aggregation",
+    "note": "hits in the test; largest swell; ‖s\\_L‖ of a batch; Δ, deep; ‖x\\_L‖; still hits",
+    "audit_table.tex": r"Hits; Swell; Rest; in the middle; x_{L}",
+    "terminal": "hits in the test; largest swell; lead over still blocks; Δ = 1 by construction",
+    ".md": "Hits in the test; lead; Δ by gamma; that is deep; ‖x\\_L‖; Swell; ‖s\\_L‖ CE mean; the yield is healthy; "
+    "faith of at least; the largest swell in one block; Δ = 0.; the lead is",
+}
+
+
+@pytest.mark.parametrize("page", NEW_TEXTS)
+def test_a_metric_has_its_new_text_everywhere(renamed, page):
+    text = of(renamed, page)
+    assert [word for word in NEW_TEXTS[page].split("; ") if word not in text] == []
 
 
 # What they are called today, as pages and LaTeX write it; a word alone only where it begins a cell or a sentence.
@@ -206,9 +190,7 @@ def test_no_page_says_what_it_was_called(renamed):
     found_terms = {
         name: terms for name, terms in found_terms.items() if terms and not name.endswith((".json", ".xml", ".csv"))
     }
-    assert found_terms == {}, (
-        "a word that is typed: ask the catalogue for it, metrics.symbol_of(NAME) or metric_named(NAME).label"
-    )
+    assert found_terms == {}, "use metrics.symbol_of() or quantity_of().label"
 
 
 def test_a_name_in_the_tuple_is_a_column_with_its_numbers(renamed):
@@ -218,14 +200,10 @@ def test_a_name_in_the_tuple_is_a_column_with_its_numbers(renamed):
     drift = filters.num(measured["scalars"]["feature_drift_blocks"])
     form = next(text for name, text in pages.items() if name.startswith("forms/bp") and name.endswith(".md"))
     by_seed = next(line for line in form.split("\n") if line.startswith("| Method | Seed"))
-    assert "‖c\\_l‖/‖s\\_l‖ |" in by_seed and "drift of the blocks" not in by_seed, (
-        "that has a line of its own in a form"
-    )
+    assert "‖c\\_l‖/‖s\\_l‖ |" in by_seed and "drift of the blocks" not in by_seed  # that has its own line in a form
     for name in ("index.html", "compare.html", "terminal", "audit_table.tex"):
         assert ratio in pages[name] and drift in pages[name], name
-    assert "norm of the credit divided by the norm of the gradient, at the last site" in text_of(
-        section(pages["index.html"], "verdicts")
-    )
+    assert quantity_of("norm_ratio_L").words in text_of(section(pages["index.html"], "verdicts"))
     (row, *_) = csv.DictReader(pages["audit.csv"].splitlines())
     assert list(row)[-1] == "reasons" and row["feature_drift_blocks"]
     assert float(row["norm_ratio_L"]) == measured["sites"]["norm_ratio"][-1]
@@ -272,7 +250,7 @@ def test_no_module_and_no_template_writes_what_the_catalogue_says():
     }
     assert {
         path.name: terms for path, terms in found.items() if terms and not EXCEPTIONS.keys() & {path.name, *path.parts}
-    } == {}, "ask the catalogue: metrics.symbol_of(NAME), metric_named(NAME).label"
+    } == {}, "use metrics.symbol_of() or quantity_of().label"
 
 
 def test_what_it_finds_is_what_would_be_printed():

@@ -15,6 +15,7 @@ from fa_registry.reporting.figures.analyses import analysis_figure, analysis_num
 from fa_registry.reporting.figures.style import colours, styled
 from fa_registry.reporting.figures.trajectories import PANELS, Panel, trajectory_figure
 from tests.analyses.builders import controlled, run
+from tests.reporting.report_changes import with_record
 from tests.reporting.test_analyses_pages import drawn
 
 PANEL = {panel.quantity: panel for panel in (*PANELS, *map(Panel.of, HEADLINES.values()))}
@@ -46,7 +47,7 @@ def with_classes(audit, count: int):
     conventions = {name: value for name, value in audit.record.measurements.conventions.items() if name != CHANCE}
     conventions |= {CHANCE: 1 / count} if count else {}
     measured = dataclasses.replace(audit.record.measurements, conventions=conventions)
-    return dataclasses.replace(audit, record=dataclasses.replace(audit.record, measurements=measured))
+    return with_record(audit, measurements=measured)
 
 
 @pytest.mark.parametrize(("counts", "is_drawn"), [((4,), True), ((0,), False), ((4, 5), False)])
@@ -61,7 +62,7 @@ def test_the_plots_of_a_setting_have_it(report, lines, counts, is_drawn):
         lines.clear()
         trajectory_figure(PANEL["h_L"], ordered, colours(ordered))
     assert (in_dots, in_curves, 0.25 in lines) == (is_drawn, is_drawn, False)
-    assert ("The dotted line is chance, 25.0" in panel.caption) == is_drawn
+    assert ("is chance, 25.0" in panel.caption) == is_drawn
 
 
 @pytest.mark.parametrize("name", ["ladder", "penalty"])

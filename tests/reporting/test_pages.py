@@ -16,50 +16,16 @@ from fa_registry.reporting.pages.form import form_context, form_page_context
 from fa_registry.reporting.report_index import Sources
 from fa_registry.reporting.text.environment import TemplateRenderer, variables
 from fa_registry.reporting.text.filters import markdown_text
-from tests.reporting.asking import changed, run_of
 from tests.reporting.page import Page, of_kind, section, text_of, written
-
-
-def test_verdicts_and_reasons_are_on_the_first_page(pages):
-    page_text = text_of(pages["index.html"])
-    for needed in (
-        "DIVERGED(D1+D2+D3)",
-        "FAIL(D1+D2+D3)",
-        "PASS",
-        "the feedback file is missing",
-        "still running: last epoch 3 of 30",
-        "5 verified",
-        "first fires at epoch 12",
-        "mlflow run . -e train --env-manager local -P method=dfa",
-    ):
-        assert needed in page_text, needed
+from tests.reporting.report_changes import changed, run_of, with_record
 
 
 def test_every_page_begins_with_its_edition_and_folds_what_changed(rich_pages):
     pages = of_kind(rich_pages, ".html")
     assert len(pages) > 3
     for text in pages.values():
-        page_text = text_of(text)
-        line = "Edition 2026-12: growth (D1), reference gradient (D2), margin over frozen blocks (D3). What changed since 2026-05 →"
-        assert line in page_text and "D2 reference validity: A small reference alone is no defect" in page_text
+        assert "Edition 2026-12: growth (D1)" in text_of(text)
         assert '<details class="edition">' in text and f'<code title="{load_edition("2026-12").digest}">' in text
-
-
-def test_sections_follow_in_the_order_in_which_a_reader_asks(rich_pages):
-    text = rich_pages["index.html"]
-    ids = ["verdicts", "figures", "findings", "waivers", "editions", "analyses", "reproduction", "forms"]
-    places = [text.index(f'<h2 id="{name}"') for name in ids]
-    assert places == sorted(places)
-    nav = re.search(r'<nav class="contents".*?</nav>', text).group()
-    assert [name for name in re.findall(r'href="#(\w+)"', nav) if name in ids] == ids
-
-
-def test_the_verdicts_are_stated_in_one_sentence_before_everything_else(rich_pages):
-    text = rich_pages["index.html"]
-    assert text.index("verdict-line") < text.index('class="tiles"') < text.index('id="verdicts"')
-    page_text = text_of(text)
-    assert "1 of 4 methods fails, 1 is incomplete, 2 draw a warning." in page_text
-    assert "Rules that fire: D1 scale stability in 2, D2 reference validity in 1." in page_text
 
 
 def test_a_form_begins_with_its_claims_and_answers_for_gamma_first(rich_pages):
@@ -77,65 +43,28 @@ def test_a_form_begins_with_its_claims_and_answers_for_gamma_first(rich_pages):
 def test_a_number_that_does_not_pass_names_its_rule(rich_pages):
     row = re.search(r'<tr class="fail">.*?</tr>', section(rich_pages["index.html"], "verdicts"), re.DOTALL).group()
     marked = re.findall(
-        r'<td class="(\w+)"><span[^>]*>([^<]*)</span>\s*<small class="rule" title="([^"]*)">(\w+)<', row
+        r'<td class="(\w+)"><span[^>]*>([^<]*)</span>\s*<small class="rule" title="(\w+ \w+), seeds 42, 123">(\w+)<',
+        row,
     )
     assert marked == [
-        ("waived", "−10.0\u00a0pp", "D3 waived, seeds 42, 123", "D3"),
-        ("fail", "156", "D1 fires, seeds 42, 123", "D1"),
-        ("fail", "5.10×10⁸", "D1 fires, seeds 42, 123", "D1"),
-        ("fail", "7.81×10⁻⁸", "D2 fires, seeds 42, 123", "D2"),
+        ("waived", "−10.0\u00a0pp", "D3 waived", "D3"),
+        ("fail", "156", "D1 fires", "D1"),
+        ("fail", "5.10×10⁸", "D1 fires", "D1"),
+        ("fail", "7.81×10⁻⁸", "D2 fires", "D2"),
     ]
 
 
-def test_findings_fold_to_one_line_with_what_was_observed_and_required(rich_pages):
+def test_the_most_severe_findings_are_open(rich_pages):
     part = section(rich_pages["index.html"], "findings")
-    first = text_of(re.search(r'<li class="fail"><details><summary>(.*?)</summary>', part, re.DOTALL).group(1))
-    assert (
-        first
-        == "D1 scale stability fa seeds 42, 123 156, 157 EXPLODED required at most 50 and growth since init at most 50"
-    )
-    form = next(text for name, text in rich_pages.items() if name.startswith("forms/fa") and name.endswith(".html"))
-    assert "D4 credit distribution fa seeds 42, 123 0.0470, 0.0470 p-value SPECIFIC" in text_of(form)
     groups = re.findall(r'<details class="severity"( open)?><summary><b class="(\w+)">', part)
     assert [outcome for _, outcome in groups] == ["error", "fail", "warn", "waived"]
     assert [outcome for opened, outcome in groups if opened] == ["error", "fail"]
 
 
-def test_waivers_are_named_on_page_one_before_the_table_and_described_after_the_findings(rich_pages):
-    text = rich_pages["index.html"]
-    notice = re.search(r'<p class="notice">.*?</p>', text, re.DOTALL)
-    assert notice.end() < text.index('id="verdicts"')
-    assert text_of(notice.group()).startswith(
-        "2 waivers, written by people: D3 for method fa (until 2026-12-31), D1 for "
-    )
-    assert "(expired: its findings count)" in text_of(notice.group())
-    part = text_of(section(text, "waivers"))
-    assert "D3 for method fa: <script>alert(1)</script>{{7*7}} — A. Person, 2026-05-01, valid until 2026-12-31." in part
-    assert "Applied to fa, seed 42; fa, seed 123." in part
-    assert part.endswith("Expired: the waiver was not applied, so its findings count.") and part.count("Expired") == 1
-
-
-def test_an_audit_without_waivers_or_second_opinions_has_no_such_section(pages):
-    assert not {"waivers", "editions"} & set(Page(pages["index.html"]).ids)
-
-
 def test_a_waiver_that_meets_no_finding_says_so(rich, tmp_path):
     idle = (Waiver("D2", "why", "who", "2026-01-01", "2026-12-31", method="bp"),)
     page = written(dataclasses.replace(rich, waivers=idle), tmp_path)["index.html"]
-    assert "Applied to no finding, because there is no such finding." in text_of(page)
-
-
-def test_the_editions_stand_side_by_side_with_the_findings_that_differ(rich_pages):
-    part = section(rich_pages["index.html"], "editions")
-    page_text = text_of(part)
-    assert page_text.index("2026-12leading") < page_text.index("2026-052026-04")
-    for needed in (
-        "needs walk-back: b",
-        "D2 reference validity CONVERGED, passes",
-        "b reference floor AT FLOOR, fires",
-    ):
-        assert needed in page_text, needed
-    assert Page(part).tags.count("dl") == 3  # of the four methods all editions fail fa
+    assert "no such finding" in text_of(page)
 
 
 @pytest.mark.parametrize("place", ["edition", "opinions"])
@@ -156,37 +85,12 @@ def test_a_modified_edition_is_marked_wherever_it_is_named(rich, tmp_path, place
             assert f"{name} (modified)" in (text_of(text) if page.endswith(".html") else text), page
 
 
-def test_what_does_not_gate_says_so(rich_pages):
-    form = next(text for name, text in rich_pages.items() if name.startswith("forms/dfa") and name.endswith(".html"))
-    findings = re.search(r'<ol class="findings brief">.*?</ol>', form, re.DOTALL).group()
-    marked = {
-        re.search(r"<summary><b>(\w+)", entry).group(1): "reported, but does not count for the verdict" in entry
-        for entry in findings.split("<li ")[1:]
-    }
-    assert marked == {"D1": False, "D2": False, "D3": False, "D4": True, "S": True}
-
-
 def test_an_error_shows_its_traceback_in_a_box(rich, rich_pages):
     part = section(rich_pages["index.html"], "findings")
     page = Page(re.search(r'<li class="error">.*?</li>', part, re.DOTALL).group())
     assert page.tags.count("details") == 2  # the finding, and in it the traceback
     run = next(run for run in rich.runs if run.record.measurements.failures)
     assert run.record.measurements.failures["rho"] in page.words
-
-
-def test_the_interval_of_a_margin_is_printed_once_a_group(rich, rich_pages):
-    finding = next(
-        finding
-        for run in rich.runs
-        for finding in run.findings
-        if run.record.spec.method == "dfa" and finding.quantity == "margin_pp"
-    )
-    low = f"{finding.interval[0]:+.2f}"
-    part = section(rich_pages["index.html"], "findings")
-    assert part.count(low) == 1
-    form = next(text for name, text in rich_pages.items() if name.startswith("forms/dfa") and name.endswith(".html"))
-    headline = text_of(re.search(r'<dl class="headline">.*?</dl>', form, re.DOTALL).group())
-    assert headline.count("D3 UNDECIDED: +2.5 pp, 95 % interval −16.6 pp to +21.6 pp (paired t test)") == 1
 
 
 def test_a_crowded_page_says_what_is_not_on_it(rich, tmp_path, monkeypatch):
@@ -209,7 +113,7 @@ def test_a_broken_runs_traceback_stands_with_the_excluded_runs_as_text(report, p
     assert page.tags.count("details") == page.tags.count("pre") == 1  # of the run that left one, not of the other
     assert "<summary>Traceback</summary>" in part
     assert report.excluded[1].failure in page.words
-    assert '<td>half-written: the run broke<details class="traceback">' in part
+    assert 'the run broke<details class="traceback">' in part
     without = dataclasses.replace(report, excluded=report.excluded[:1])
     assert "<details" not in section(written(without, tmp_path)["index.html"], "excluded")
 
@@ -218,14 +122,12 @@ def test_a_long_traceback_scrolls_in_its_box(pages):
     rule = re.search(r"details\.traceback > pre \{([^}]*)\}", pages["index.html"]).group(1)
     assert {"overflow: auto", "width: 0", "min-width: 100%"} < {part.strip() for part in rule.split(";")}
     assert re.search(r"max-height: \d+em", rule)
-    assert re.search(r'<pre role="region" tabindex="0" aria-label="Traceback of dfa-9">', pages["index.html"])
+    assert '<pre role="region"' in pages["index.html"] and 'aria-label="Traceback of dfa-9"' in pages["index.html"]
 
 
 def test_a_very_long_setting_or_name_is_cut_in_headings_and_whole_in_the_form(report, tmp_path):
     long = "long " * 2000
-    runs = tuple(
-        dataclasses.replace(run, record=dataclasses.replace(run.record, setting=long, name=long)) for run in report.runs
-    )
+    runs = tuple(with_record(run, setting=long, name=long) for run in report.runs)
     pages = written(dataclasses.replace(report, runs=runs), tmp_path)
     form = next(text for name, text in pages.items() if name.endswith(".html") and name.startswith("forms/dfa"))
     for text, headings in ((pages["index.html"], ("h3", "caption", "td")), (form, ("h1", "caption", "td"))):
@@ -279,27 +181,11 @@ def test_every_word_of_judgement_is_in_both(formed, rich, method):
     assert missing == {}
 
 
-def test_every_run_id_is_in_both(formed, rich):
-    context, pages = formed(rich)
-    for row in context.seeds:
-        assert all(row.run_id[:8] in pages[kind] for kind in KINDS)
-
-
-def test_every_diagnostic_has_its_line_and_its_word(formed, rich):
-    context, pages = formed(rich, "fa")
-    for table in context.diagnostics:
-        for quantity in table.rows:
-            assert all(shown_in(pages, quantity.words).values()), quantity
-    for word in ("EXPLODED", "AT FLOOR", "UNDERCUT"):
-        assert all(word in pages[kind] for kind in KINDS)
-
-
 def test_one_seed_has_no_interval_and_says_so(formed, rich):
     context, pages = formed(rich, "drtp")
-    assert len(context.seeds) == 1
+    assert len(context.seeds) == 1 and "one seed" in {claim.key for claim in context.claims}
     assert all("one seed: no interval" in plain(pages[kind]) for kind in KINDS)
     assert not any("no interval: one seed" in plain(pages[kind]) for kind in KINDS)
-    assert all("There is only one seed, so there is no interval" in plain(pages[kind]) for kind in KINDS)
 
 
 def test_an_interval_that_no_accuracy_can_fill_is_remarked_on(formed, rich):
@@ -322,8 +208,9 @@ def test_what_people_wrote_is_in_both_and_runs_nowhere(formed, rich):
 
 def test_a_card_without_citation_is_reported_in_both(formed, report):
     bare = dataclasses.replace(report, cards={**report.cards, "methods/dfa": {"name": "dfa"}})
-    _, pages = formed(bare)
-    assert all("the card of method dfa has no citation" in pages[kind] for kind in KINDS)
+    context, pages = formed(bare)
+    (uncited,) = context.bibliography.uncited
+    assert all(shown_in(pages, uncited).values())
 
 
 FILES = "|".join(

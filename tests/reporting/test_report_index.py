@@ -33,7 +33,8 @@ from fa_registry.reporting.report_index import (
 from fa_registry.reporting.text.environment import TemplateRenderer, variables
 from tests.builders import record
 from tests.reporting.page import text_of, written
-from tests.reporting.scenes import a_finding, small_report
+from tests.reporting.report_changes import with_record, with_runs
+from tests.reporting.sample_reports import a_finding, small_report
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 
@@ -49,31 +50,6 @@ def compared(group_of):
     return row
 
 
-def test_the_leading_edition_comes_first_and_every_other_keeps_its_label(rich, compared):
-    assert [edition.name for edition in Sources.of(rich).editions] == ["2026-12", "2026-05", "2026-04"]
-    row = compared(rich, "dfa")
-    assert [verdict.label for verdict in row.verdicts] == [
-        "WARN(D1; D3 undecided)",
-        "FAIL(D1+D3)",
-        "needs walk-back: a, d",
-    ]
-
-
-def test_a_converged_network_differs_by_its_reference_alone(rich_of_three, compared):
-    (why,) = compared(rich_of_three, "bp").why
-    assert why.subject == "reference"
-    ours, published, older = why.clauses
-    assert ours.startswith("2026-12: D2 reference validity CONVERGED, passes, required at least 1e-07")
-    assert "observed 7.81×10⁻⁸ (3 of 3 seeds)." in ours
-    assert "2026-05: D2 reference validity AT FLOOR, fires, required at least 1e-07" in published
-    assert older.startswith("2026-04: b reference floor AT FLOOR, fires")
-
-
-def test_where_the_outcomes_agree_there_is_nothing_to_explain(rich, compared):
-    row = compared(rich, "fa")
-    assert {verdict.outcome for verdict in row.verdicts} == {"fail"} and row.why == ()
-
-
 def clauses_by_subject(ours, theirs):
     return {difference.subject: difference.clauses for difference in differences([(OURS, ours), (THEIRS, theirs)], {})}
 
@@ -81,20 +57,17 @@ def clauses_by_subject(ours, theirs):
 def test_one_subject_is_compared_by_different_figures():
     margin = a_finding("D3", "warn", quantity="margin_pp", observed=Reading(2.5), state="UNDECIDED")
     accuracy = a_finding("d", "fail", quantity="accuracy", observed=Reading(0.81), state="UNDERCUT")
-    clauses = clauses_by_subject([margin], [accuracy])["depth"]
-    assert clauses == (
-        "ours, mine (own rules): D3 a rule UNDECIDED, warns, required at most 50, observed +2.5\u00a0pp.",
-        "theirs, mine (own rules): d a rule UNDERCUT, fires, required at most 50, observed 81.0\u00a0%.",
-    )
+    first, second = clauses_by_subject([margin], [accuracy])["depth"]
+    assert first.startswith("ours, mine") and second.startswith("theirs, mine")
+    assert "UNDECIDED, warns" in first and first.endswith("observed +2.5\u00a0pp.")
+    assert "UNDERCUT, fires" in second and second.endswith("observed 81.0\u00a0%.")
 
 
 def test_what_only_one_edition_judges_or_gates_is_stated():
     stability = a_finding("c", "fail", quantity="stability_mid", observed=Reading(0.4), state="HIGH")
-    assert clauses_by_subject([], [stability])["stability"][0] == "ours, mine (own rules) does not judge this subject."
+    assert "does not judge" in clauses_by_subject([], [stability])["stability"][0]
     reported = dataclasses.replace(stability, outcome="warn", gating=False)
-    assert (
-        "HIGH, warns, but does not count for the verdict" in clauses_by_subject([reported], [stability])["stability"][0]
-    )
+    assert "does not count for" in clauses_by_subject([reported], [stability])["stability"][0]
 
 
 def test_the_worst_seeds_are_counted_with_the_range_of_their_figures():
@@ -102,7 +75,7 @@ def test_the_worst_seeds_are_counted_with_the_range_of_their_figures():
     clauses = clauses_by_subject([*fires, a_finding("D1", "pass", observed=Reading(3.0))], [a_finding("D1", "pass")])[
         "scale"
     ]
-    assert "observed 60.0 to 80.0 (2 of 3 seeds)." in clauses[0]
+    assert "observed 60.0 to 80.0" in clauses[0] and "(2 of 3 seeds)" in clauses[0]
 
 
 def test_a_figure_that_is_missing_is_reported_with_its_reason():
@@ -153,8 +126,7 @@ def pages(report):
 def test_a_run_that_was_not_judged_is_shown_next_to_the_headline_and_opens_a_claim(report, changes):
     made = pages(dataclasses.replace(report, excluded=(missing(report, "dfa", **changes),)))
     for text in made["dfa"]:
-        assert NOT_INCLUDED in text and "feedback: expected SHA-256 1, found 2" in text
-        assert "One selected run was not judged" in text
+        assert NOT_INCLUDED in text and "SHA-256 1, found 2" in text and "was not judged" in text
         assert ("seed 9" in text) == (not changes)
     assert all(NOT_INCLUDED not in text for text in made["bp"])
 
@@ -167,13 +139,10 @@ def test_another_variant_of_the_method_is_not_meant_where_the_specification_is_k
     assert [exclusion.spec for exclusion in Sources.of(changed).excluded(group)] == [one.spec, None]
 
 
-def test_the_claim_counts_and_names_the_seeds(report):
+def test_a_claim_about_what_was_not_judged_is_open_and_names_its_runs(report):
     one = missing(report, "dfa")
     claim = exclusion_claim([one, dataclasses.replace(one, run_id="", spec=None)])
-    assert claim.kind == "open" and claim.run_ids == (one.run_id,)
-    assert claim.text.startswith(
-        "2 selected runs were not judged (seed 9, 1 without a known seed). No claim is allowed about these runs"
-    )
+    assert (claim.key, claim.kind, claim.run_ids) == ("not judged", "open", (one.run_id,))
 
 
 def test_an_exclusion_without_a_specification_belongs_to_no_form(report):
@@ -229,15 +198,13 @@ def test_a_run_whose_file_was_changed_is_a_mismatch_of_the_page():
 def test_the_pages_of_a_run_that_was_held_against_its_seal(tmp_path):
     checks = (Check("figures", "agrees", "bit-equal"), Check("first steps", "not possible", "a step takes too long"))
     report = small_report()
-    held = tuple(
-        dataclasses.replace(
-            run,
-            record=dataclasses.replace(run.record, integrity=dataclasses.replace(run.record.integrity, checks=checks)),
-        )
-        for run in report.runs
+    pages = written(
+        with_runs(
+            report, lambda run: with_record(run, integrity=dataclasses.replace(run.record.integrity, checks=checks))
+        ),
+        tmp_path,
     )
-    pages = written(dataclasses.replace(report, runs=held), tmp_path)
-    assert "first steps006not possible: a step takes too long" in text_of(pages["index.html"])
+    assert f"first steps006not possible: {checks[1].detail}" in text_of(pages["index.html"])
     forms = {name: text for name, text in pages.items() if name.startswith("forms/")}
     for name, text in forms.items():
-        assert "first steps" in text and "a step takes too long" in text, name
+        assert "first steps" in text and checks[1].detail in text, name

@@ -21,7 +21,7 @@ from fa_registry.reporting.diff import audit_diff
 from fa_registry.reporting.files.audit_json import pieces, write_report
 from fa_registry.reporting.files.schemas import audit_schema, diff_schema, main, published, schema_of
 from tests.protocol.reproduction.builders import figure
-from tests.reporting import scenes
+from tests.reporting import sample_reports
 from tests.reporting.runs import HOSTILE, SEEDS, make_record
 
 
@@ -30,8 +30,8 @@ class Inner:
     """A part."""
 
     word: Literal["a", "b"]
-    """one of two, and
-    of no more
+    """one of
+    two
     """
     low: float = 0.0
     """where it begins"""
@@ -39,8 +39,8 @@ class Inner:
 
 @dataclass(frozen=True)
 class Outer:
-    """The whole of it, which
-    has parts.
+    """The whole,
+    with parts.
     """
 
     count: int
@@ -105,9 +105,9 @@ def test_what_is_not_so_is_refused_in_its_place(name, value, path):
 
 def test_descriptions_are_those_of_the_record_and_of_the_field():
     outer, inner = (SCHEMA_OF_OUTER["$defs"][name] for name in ("Outer", "Inner"))
-    assert outer["description"] == "The whole of it, which has parts" and "title" not in outer
+    assert outer["description"] == "The whole, with parts" and "title" not in outer
     assert outer["properties"]["count"] == {"description": "how many", "type": "integer"}
-    assert inner["properties"]["word"]["description"] == "one of two, and of no more"
+    assert inner["properties"]["word"]["description"] == "one of two"
     assert inner["properties"]["low"] == {"description": "where it begins", "type": "number", "default": 0.0}
 
 
@@ -122,16 +122,16 @@ SCENES = ("small", "full", "empty", "bare", "reproduced", "overridden", "hostile
 
 def scene(name: str) -> AuditReport:
     """An audit of its kind; small: diverged and half-written runs; full: opinions, waivers, crashes."""
-    small = scenes.small_report()
+    small = sample_reports.small_report()
     record = small.runs[0].record
     if name == "full":
-        return scenes.full_report()
+        return sample_reports.full_report()
     if name == "empty":
         return dataclasses.replace(small, runs=(), excluded=(), remarks=(), cards={})
     if name == "bare":
         measured = dataclasses.replace(record.measurements, sites={}, scalars={}, conventions={})
         bare = dataclasses.replace(record, status="failed", trajectory={}, provenance={}, measurements=measured)
-        return scenes.make_report([bare])
+        return sample_reports.make_report([bare])
     if name == "reproduced":
         figures = (figure(Published(mean=0.9, std=0.1, n=3), 0.5), figure(0.3, not_measured="why", method="ep"))
         return dataclasses.replace(small, reproduction=reproduction(Reference("s", "t", "d", figures), small))
@@ -141,7 +141,7 @@ def scene(name: str) -> AuditReport:
     if name == "hostile":
         rows = {"h_L": Series([Reading(1.0), Reading.of(float("nan"))])}
         hostile = dataclasses.replace(record, name=f"{HOSTILE}\x00", setting="‖h‖\n", trajectory=rows)
-        return scenes.make_report([hostile])
+        return sample_reports.make_report([hostile])
     return small
 
 
@@ -228,7 +228,7 @@ def test_a_missing_field_is_refused(written):
 
 def test_a_difference_is_valid_by_its_schema(files):
     validator = Draft202012Validator(json.loads(files["diff.schema.json"]))
-    one = scenes.make_report([make_record("dfa", seed, 0.8, 3.0, 0.1, 0.1) for seed in SEEDS])
+    one = sample_reports.make_report([make_record("dfa", seed, 0.8, 3.0, 0.1, 0.1) for seed in SEEDS])
     for a, b in ((scene("small"), scene("full")), (one, scene("overridden")), (one, one)):
         assert list(validator.iter_errors(jsonio.encode(audit_diff(a, b)))) == []
 

@@ -26,7 +26,7 @@ from tests.conformance.fakes import backpropagated, calls_autograd
 from tests.conformance.test_conformance import SLOW
 from tests.helpers.plugins import installed_member, put_plugin
 from tests.helpers.tiny_tasks import supported, tiny_task, trained
-from tests.security import disguises
+from tests.security import forgeries
 from tests.security.conftest import call, judged
 
 GRID = {"architectures": ["resmlp"], "datasets": ["digits"], "seeds": [1, 2, 3]}
@@ -108,7 +108,7 @@ def test_a_gradient_turned_for_the_suite_alone_is_backpropagation_by_another_nam
 
 
 def test_a_method_that_does_not_declare_autograd_is_refused_before_it_trains(store, monkeypatch):
-    put_plugin(monkeypatch, methods.CATALOG, "dfa2", Location(disguises.__name__, "UNDECLARED", disguises.__file__))
+    put_plugin(monkeypatch, methods.CATALOG, "dfa2", Location(forgeries.__name__, "UNDECLARED", forgeries.__file__))
     result = call("train", "--method", "dfa2", "--seed", "5", "--epochs", "1", "--device", "cpu")
     assert result.exit_code == 2 and "needs_autograd" in result.output
 

@@ -14,7 +14,7 @@ from fa_registry.plugin_registry import Location
 from fa_registry.tracking import schema
 from fa_registry.training.checkpoint import load_tensors, save_tensors
 from tests.helpers.plugins import put_plugin
-from tests.security import disguises
+from tests.security import forgeries
 from tests.security.conftest import call, integrity_of
 from tests.security.test_replay_from_seed import STEP, checks, detail, measure_again_and_seal, nonce, only_mismatch
 
@@ -82,7 +82,7 @@ def dressed(store, monkeypatch):
     """dressed("ALWAYS_BP"): trains two epochs of that method under the name dfa2; returns the run's id."""
 
     def train(attribute: str) -> str:
-        put_plugin(monkeypatch, methods.CATALOG, "dfa2", Location(disguises.__name__, attribute, disguises.__file__))
+        put_plugin(monkeypatch, methods.CATALOG, "dfa2", Location(forgeries.__name__, attribute, forgeries.__file__))
         result = call("train", "--method", "dfa2", "--seed", "5", "--epochs", "2", *SIZES, "--json")
         assert result.exit_code == 0, result.output
         return json.loads(result.stdout)["run_id"]
@@ -118,7 +118,7 @@ def test_backpropagation_behind_another_name_is_caught_by_the_audit_itself(dress
 
 
 def test_a_third_partys_honest_method_raises_no_alarm(dressed, audit, monkeypatch):
-    monkeypatch.setattr(disguises, "HONEST", disguises.DirectFeedbackAlignment(), raising=False)
+    monkeypatch.setattr(forgeries, "HONEST", forgeries.DirectFeedbackAlignment(), raising=False)
     run_id = dressed("HONEST")
     _, report = audit("--run", run_id)
     assert set(checks(report, run_id).values()) == {"agrees"}

@@ -45,7 +45,7 @@ from fa_registry.tracking.reader import read_record, table_history
 from fa_registry.tracking.series_parquet import by_site, points, read_rows, trajectory
 from fa_registry.training.checkpoint import content_digest, load_tensors
 from tests.helpers.pictures import blank_pictures
-from tests.reporting.scenes import full_report, small_report
+from tests.reporting.sample_reports import full_report, small_report
 from tests.reporting.test_hostile import NAMES as HOSTILE
 from tests.tracking.conftest import write_run
 

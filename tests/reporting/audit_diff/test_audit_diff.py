@@ -10,7 +10,7 @@ from fa_registry.protocol.rules import load_edition
 from fa_registry.records import Exclusion, FurtherLimit, Integrity, Reading, Waiver
 from fa_registry.reporting.diff import audit_diff
 from tests.reporting.runs import SEEDS, diverged, make_record
-from tests.reporting.scenes import make_report
+from tests.reporting.sample_reports import make_report
 
 FROZEN = [make_record("bp", seed, 0.80, 1.02, 0.4, 0.0, control="frozen") for seed in SEEDS]
 DFA = [make_record("dfa", seed, 0.90, 3.0, 0.1, 0.1) for seed in SEEDS]
@@ -115,9 +115,7 @@ def test_a_figure_in_one_audit_alone_is_a_change(before):
     scalars = {name: value for name, value in DFA[0].measurements.scalars.items() if name != "gamma_spread"}
     measured = dataclasses.replace(DFA[0].measurements, scalars=scalars)
     (run,) = audit_diff(before, with_first(dataclasses.replace(DFA[0], measurements=measured))).runs
-    assert [(figure.name, figure.after.reason) for figure in run.figures] == [
-        ("gamma_spread", "this audit does not contain this metric")
-    ]
+    assert [(figure.name, figure.after.value) for figure in run.figures] == [("gamma_spread", None)]
 
 
 def with_reading(reading):
@@ -250,15 +248,16 @@ def test_judging_options_and_remarks_are_reported(before):
         remarks=("note",),
         cards={**before.cards, "methods/bp": {**before.cards["methods/bp"], "rule": "another"}},
     )
+    waiver = f"waiver of {WAIVER.rule} for {WAIVER.method}"
     assert changes(before, after) == {
         "title": (before.title, "another"),
-        "waiver of D3 for dfa": ("", "2026-05-01 to 2026-12-31 by A. Person: known"),
+        waiver: ("", f"{WAIVER.date} to {WAIVER.expiry} by {WAIVER.author}: {WAIVER.reason}"),
         f"not judged dfa-9 ({'e' * 32})": ("", "broken"),
         "remark note": ("", "there"),
         "card methods/bp: rule": ("c_l = g_l", "another"),
     }
     renewed = dataclasses.replace(after, waivers=(dataclasses.replace(WAIVER, expired=True),))
-    assert list(changes(after, renewed)) == ["waiver of D3 for dfa"]
+    assert list(changes(after, renewed)) == [waiver]
 
 
 def test_a_long_value_stands_as_its_digest(before):

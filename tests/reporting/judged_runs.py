@@ -13,16 +13,16 @@ from fa_registry.records import Exclusion, Finding, FurtherLimit, Reading, RunAu
 from fa_registry.reporting.claims import claims
 from fa_registry.reporting.claims_depth import CAUSES
 from fa_registry.reporting.view_models import Claim
-from tests.reporting.asking import changed
+from tests.reporting.report_changes import changed
 from tests.reporting.runs import full, make_record
-from tests.reporting.scenes import a_finding
+from tests.reporting.sample_reports import a_finding
 
 LARGEST, SINCE, FROZEN = map(label_of, ("growth_max", "growth_init_max", "frozen_accuracy"))
 GAIN, FIDELITY = symbol_of("gain"), symbol_of("fidelity_min")
 
 
 def a_run(*findings: Finding, seed: int = 42, verdict: str = "pass", **changes) -> RunAudit:
-    """A whole run of dfa on 360 test samples, accuracy .93, Γ about .2, with these findings. changes: see asking.changed."""
+    """A whole run of dfa on 360 test samples, accuracy .93, Γ about .2, with these findings. changes: see changed()."""
     record = full(make_record("dfa", seed, 0.93, 3.0, 0.1, 0.2), gain=[0.3] * 5)
     run = changed(RunAudit(record, findings, Verdict(verdict, verdict.upper())), conventions={"test_samples": 360})
     return changed(run, **changes)
@@ -75,10 +75,9 @@ FLOOR, EXPLODED = reference("AT FLOOR", "fail", 0.1), scale("EXPLODED", "fail")
 
 @dataclass(frozen=True)
 class Row:
-    """fragment: of the text of the claim `key` about `earns`; `spoiled` differ from them by one thing, and none says it."""
+    """`earns` support the claim `key`; `spoiled` differ from them by one thing, and its text is another or gone."""
 
     key: str
-    fragment: str
     earns: Sequence[RunAudit]
     spoiled: Sequence[RunAudit]
     excluded: Sequence[Exclusion] = field(default=())
@@ -97,9 +96,9 @@ OF_THREE_SEEDS = ("aligned by feedback", "aligned, null unknown", "specific", "n
 OF_THREE_SEEDS += ("null unknown", "no evidence", "against the gradient")
 
 
-def row(key: str, fragment: str, earns: RunAudit | list, spoiled: RunAudit | list, **more) -> Row:
+def row(key: str, earns: RunAudit | list, spoiled: RunAudit | list, **more) -> Row:
     lists = [runs if isinstance(runs, list) else [runs] for runs in (earns, spoiled)]
-    return Row(key, fragment, *(map(over_seeds, lists) if key in OF_THREE_SEEDS else lists), **more)
+    return Row(key, *(map(over_seeds, lists) if key in OF_THREE_SEEDS else lists), **more)
 
 
 def over_seeds(runs: list[RunAudit]) -> list[RunAudit]:
@@ -113,33 +112,29 @@ def rows_of_beating_frozen_blocks() -> Iterator[Row]:
     beats = a_run(CLEARS, verdict="warn")
     looked = depth("CLEARS", "pass", 10.0, (8.0, 12.0), confidence=0.975, look=2)
     worse = a_run(depth("CLEARS", "pass", -5.5, (-6.0, -5.0), -10.0), verdict="warn")
-    blocks = "The trained blocks beat frozen random blocks"
-    yield row("beats frozen", blocks, beats, worse)
-    yield row("beats frozen", blocks, beats, a_run(CLEARS))
-    yield row("beats frozen", blocks, beats, a_run(CLEARS, status="diverged", verdict="fail"))
+    yield row("beats frozen", beats, worse)
+    yield row("beats frozen", beats, a_run(CLEARS))
+    yield row("beats frozen", beats, a_run(CLEARS, status="diverged", verdict="fail"))
     broken = a_run(CLEARS, seed=123, status="diverged", verdict="fail")
-    yield row("beats frozen", blocks, [beats, a_run(CLEARS, seed=123, verdict="warn")], [beats, broken])
+    yield row("beats frozen", [beats, a_run(CLEARS, seed=123, verdict="warn")], [beats, broken])
     for key, verdict in (("beats frozen", "warn"), ("trained depth", "pass")):
         clear, again = a_run(CLEARS, verdict=verdict), a_run(looked, verdict=verdict)
         other = a_run(depth("CLEARS", "pass", 9.0, (8.0, 12.0)), verdict=verdict)
-        yield row(key, "; the margin is +10.0", clear, other)
-        yield row(key, "95 % interval +8.0", clear, again)
+        yield row(key, clear, other)
+        yield row(key, clear, again)
         yield row(
             key,
-            ". The confidence level is that of interim analysis 2, because earlier audits judged other sets of seeds",
             again,
             clear,
         )
         near = depth("CLEARS", "pass", 3.0, (2.1, 3.9))
         yield row(
             key,
-            ". The margin is only 1.0 pp from the limit, but the sampling error of 360 test samples is ± 2.7 pp of the "
-            "accuracy (Wilson, 95 %). With another test set of this size, the margin might be on the other side of the limit",
             a_run(near, verdict=verdict),
             a_run(near, verdict=verdict, conventions={"test_samples": 10_000}),
         )
         far = a_run(depth("CLEARS", "pass", 8.0, (7.1, 8.9)), verdict=verdict)
-        yield row(key, "With another test set", a_run(near, verdict=verdict), far)
+        yield row(key, a_run(near, verdict=verdict), far)
 
 
 def rows_within_the_limit() -> Iterator[Row]:
@@ -147,60 +142,30 @@ def rows_within_the_limit() -> Iterator[Row]:
     worse = depth("CLEARS", "pass", -5.5, (-6.0, -5.0), -10.0)
     yield row(
         "within limit",
-        "The trained blocks are worse than frozen random blocks, but by no more than the limit allows",
         a_run(worse),
         a_run(inside),
     )
-    yield row(
-        "within limit",
-        "are not worse than frozen random blocks by more than the limit allows, but it is not shown that the "
-        "trained blocks are better",
-        a_run(inside),
-        a_run(worse),
-    )
-    yield row(
-        "within limit", "are not worse than", a_run(inside), a_run(depth("CLEARS", "pass", 5.0, (1.0, 9.0), -15.0))
-    )
+    yield row("within limit", a_run(inside), a_run(worse))
+    yield row("within limit", a_run(inside), a_run(depth("CLEARS", "pass", 5.0, (1.0, 9.0), -15.0)))
 
 
 def rows_of_undercut() -> Iterator[Row]:
-    below = [
-        (
-            depth("UNDERCUT", "fail", -3.0, (-4.0, -2.0)),
-            "Depth does not help: the margin over the frozen control is ",
-        ),
-        (
-            depth("UNDERCUT", "fail", 0.0, (-1.0, 1.0)),
-            "Depth is not shown to help: the margin over the frozen control is ",
-        ),
-        (
-            depth("UNDERCUT", "fail", 1.0, (0.5, 1.5)),
-            "Depth helps by less than required: the margin over the frozen control is ",
-        ),
-    ]
-    for place, (finding, text) in enumerate(below):
-        yield row("undercut", text, a_run(finding, verdict="fail"), a_run(below[place - 1][0], verdict="fail"))
+    margins = (
+        (-3.0, (-4.0, -2.0)),
+        (0.0, (-1.0, 1.0)),
+        (1.0, (0.5, 1.5)),
+    )  # worse, not shown better, too little better
+    below = [a_run(depth("UNDERCUT", "fail", *margin), verdict="fail") for margin in margins]
+    for place, run in enumerate(below):
+        yield row("undercut", run, below[place - 1])
     paired = a_run(depth("UNDERCUT", "fail", -3.0, (-4.0, -2.0), seeds=1), verdict="fail")
-    both = (
-        "Depth does not help: the accuracy is 93.0\u00a0%, that of the frozen control is 96.0\u00a0%; the margin over"
-    )
-    yield row("undercut", both, paired, changed(paired, scalars={"accuracy": None}))
+    yield row("undercut", paired, changed(paired, scalars={"accuracy": None}))
     over_last_block = dataclasses.replace(paired, frozen_run_id="f" * 32)
     finding = dataclasses.replace(paired.findings[0], reference_run_id="e" * 32)
-    yield row("undercut", both, paired, dataclasses.replace(over_last_block, findings=(finding,)))
+    yield row("undercut", paired, dataclasses.replace(over_last_block, findings=(finding,)))
     of_accuracy = a_finding("d", quantity="accuracy", state="UNDERCUT", threshold=2.0)
-    yield row(
-        "undercut",
-        "2.0\u00a0pp over 3 seeds; required: at least 2 pp)",
-        a_run(below[0][0], verdict="fail"),
-        a_run(of_accuracy, verdict="fail"),
-    )
-    yield row(
-        "undercut",
-        "the trained blocks do not beat frozen random blocks by",
-        a_run(of_accuracy, verdict="fail"),
-        a_run(CLEARS),
-    )
+    yield row("undercut", below[0], a_run(of_accuracy, verdict="fail"))
+    yield row("undercut", a_run(of_accuracy, verdict="fail"), a_run(CLEARS))
 
 
 def rows_of_undecided() -> Iterator[Row]:
@@ -209,31 +174,18 @@ def rows_of_undecided() -> Iterator[Row]:
         return a_run(dataclasses.replace(finding, **changes), verdict="warn")
 
     open_ = undecided("margin at the limit")
-    asked = (
-        "It is undecided whether the trained blocks beat frozen random blocks: the margin is +3.5\u00a0pp (95 % interval "
-        "\u22122.2\u00a0pp to +9.2\u00a0pp over 3 seeds, paired t test; required: 2 pp)"
-    )
-    yield row("undecided", asked, open_, a_run(CLEARS))
-    yield row("undecided", ", paired t test; required", open_, undecided("margin at the limit", test="Welch's t test"))
+    yield row("undecided", open_, a_run(CLEARS))
+    yield row("undecided", open_, undecided("margin at the limit", test="Welch's t test"))
     on = undecided("margin at the limit", observed=Reading(2.0), interval=(-2.0, 6.0))
-    how = (
-        " new seeds would decide with 80% power at this mean and spread. Fix the number first; added seeds are judged more "
-        "strictly"
-    )
-    yield row("undecided", how, open_, on)
-    yield row("undecided", "A new study of ", open_, on)
-    never = "The mean is so close to the limit that not even 1,000 seeds with this spread would decide"
-    yield row("undecided", never, on, open_)
+    yield row("undecided", open_, on)
+    yield row("undecided", on, open_)
     later = undecided("margin at the limit", confidence=0.975, look=2)
-    yield row("undecided", "97.5 % interval", later, open_)
+    yield row("undecided", later, open_)
     alone = undecided("too few seeds", interval=None, test="", confidence=None, seeds=1)
-    yield row(
-        "undecided", "the margin of one seed is +3.5\u00a0pp (required: 2 pp). At least 3 seeds decide", alone, open_
-    )
-    for cause, text in CAUSES.items():
-        yield row("undecided", f". {text}.", undecided(cause), open_)
-    both = f"{CAUSES['too few seeds']}. {CAUSES['control at chance']}."
-    yield row("undecided", both, undecided("too few seeds", "control at chance"), undecided("control at chance"))
+    yield row("undecided", alone, open_)
+    for cause in CAUSES:
+        yield row("undecided", undecided(cause), open_)
+    yield row("undecided", undecided("too few seeds", "control at chance"), undecided("control at chance"))
 
 
 def rows_of_specific_sites(part: RunAudit) -> Iterator[Row]:
@@ -241,24 +193,21 @@ def rows_of_specific_sites(part: RunAudit) -> Iterator[Row]:
     least = (FurtherLimit("gamma_deep_mean", 0.2),)
     failing = null("NOT SPECIFIC", "warn")
     split, small = (a_run(*SOUND, null("NOT SPECIFIC", "warn", further=more), **PART) for more in ((), least))
-    holds = "Γ at sites 0 to 3 is specific to the feedback used in training: fresh feedback gives a smaller Γ (Holm over 5 sites"
-    fails = "Γ at site 4 (1 of 20 fresh draws reach this Γ) is not specific to the feedback used in training"
     another = a_run(*SOUND, failing, **PART, seed=123)
-    for key, text in (("specific", holds), ("not specific", fails)):
+    for key in ("specific", "not specific"):
         for spoiled in (
             part,
             a_run(*SOUND, failing, sites={"gamma_null_p": 0.5}),
             a_run(*SOUND, failing, **PART, status="failed"),
         ):
-            yield row(key, text, split, spoiled)
+            yield row(key, split, spoiled)
         for count in range(len(SOUND)):  # D1, D2 and D3 were judged, each of them
-            yield row(key, text, split, a_run(*SOUND[:count], *SOUND[count + 1 :], failing, **PART))
-        yield row(key, text, [split, another], [split, a_run(CLEARS, failing, **PART, seed=123)])
-        yield row(key, text, split, small)
+            yield row(key, split, a_run(*SOUND[:count], *SOUND[count + 1 :], failing, **PART))
+        yield row(key, [split, another], [split, a_run(CLEARS, failing, **PART, seed=123)])
+        yield row(key, split, small)
     more = changed(another, sites={"gamma_null_p": [0.01, 0.01, 0.01, 0.08, 0.08]})
-    yield row("specific", "Γ at sites 0 to 2 is specific", [split, more], [split, another])
-    where = "Γ at site 4 (seeds 42, 456) (1 of 20 fresh draws reach this Γ) and at sites 3, 4 (seed 123) (1 of 20 fresh"
-    yield row("not specific", where, [split, more], [split, another])
+    yield row("specific", [split, more], [split, another])
+    yield row("not specific", [split, more], [split, another])
 
 
 def rows_of_small_gamma() -> Iterator[Row]:
@@ -267,97 +216,67 @@ def rows_of_small_gamma() -> Iterator[Row]:
     own = a_run(CLEARS, null("SPECIFIC", "pass", further=least))
     finding = null("TOO SMALL", "warn", quantity="gamma_deep_mean", crossed="below", observed=Reading(0.002))
     small = a_run(CLEARS, finding, scalars={"gamma_deep_mean": 0.002})
-    text = (
-        "over 3 seeds, is too small to count as alignment: it is below 0.050, the smallest Γ that counts as alignment. This Γ "
-        "exceeds the Γ of fresh feedback"
-    )
-    yield row("too small", text, small, own)
+    yield row("too small", small, own)
     tested = dataclasses.replace(finding, threshold=0.2, further=(FurtherLimit("gamma_null_p", 0.05),))
     tested = a_run(CLEARS, tested, scalars={"gamma_deep_mean": 0.1})
-    yield row("too small", "at all 5 tested sites (each at 5 %)", tested, own)
+    yield row("too small", tested, own)
 
     def seeds(*gammas: float) -> list[RunAudit]:
         numbered = zip((42, 123, 456), gammas, strict=False)
         return [changed(own, spec={"seed": seed}, scalars={"gamma_deep_mean": gamma}) for seed, gamma in numbered]
 
     steady = seeds(0.15, 0.157, 0.16)
-    wide = "is open: its interval contains 0.050, the smallest Γ that counts as alignment"
-    yield row("gamma undecided", wide, seeds(0.15, 0.06, 0.2), steady)
-    two = ", 95 % interval \u22120.053 to 0.583 over 2 seeds, is open: 2 seeds do not decide whether Γ exceeds 0.050. This Γ"
-    yield row("gamma undecided", two, seeds(0.29, 0.24), steady)
-    yield row("gamma undecided", "Γ = 0.150 is open: one seed does not decide whether Γ exceeds 0.050", own, steady)
+    yield row("gamma undecided", seeds(0.15, 0.06, 0.2), steady)
+    yield row("gamma undecided", seeds(0.29, 0.24), steady)
+    yield row("gamma undecided", own, steady)
     unlimited = a_run(CLEARS, null("SPECIFIC", "pass"))
-    aligned = "is open: one seed does not decide whether the credit is aligned with the gradient"
-    yield row("gamma undecided", aligned, unlimited, over_seeds([unlimited]))
-    negative = "points against the gradient in every seed, but 2 seeds do not decide"
-    yield row("gamma undecided", negative, seeds(-0.1, -0.2), seeds(-0.1, 0.2))
-    against = "over 3 seeds, points against the gradient: a step along the credit increases the loss"
-    yield row("against the gradient", against, seeds(-0.1, -0.11, -0.12), seeds(-0.1, 0.11, -0.12))
-    interval = ", 95 % interval 0.143 to 0.168 over 3 seeds, may be interpreted as alignment"
-    yield row("aligned by feedback", interval, steady, own)
+    yield row("gamma undecided", unlimited, over_seeds([unlimited]))
+    yield row("gamma undecided", seeds(-0.1, -0.2), seeds(-0.1, 0.2))
+    yield row("against the gradient", seeds(-0.1, -0.11, -0.12), seeds(-0.1, 0.11, -0.12))
+    yield row("aligned by feedback", steady, own)
 
 
 def rows_of_gamma_taken_back(own: RunAudit, failed: RunAudit) -> Iterator[Row]:
     """The one answer of a method that fails: why, in which seeds, and then where its Γ is above its null all the same."""
-    gamma = " is no evidence of useful credit: "
-    above = "This Γ exceeds the Γ of fresh feedback at all 5 tested sites (each at 5 %)"
-    label = f"Γ = 0.156{gamma}its verdict is FAIL. {above}"
-    yield row("not aligned", label, failed, own)
+    yield row("not aligned", failed, own)
     some = changed(a_run(null("NOT SPECIFIC", "warn"), verdict="fail"), **PART)
-    where = "This Γ exceeds the Γ of fresh feedback at sites 0 to 3 (Holm over 5 sites, 5 %; 20 fresh draws are too few"
-    yield row("not aligned", f"its verdict is FAIL. {where}", some, failed)
-    yield row("not aligned", "its verdict is FAIL (seed 123)", [own, failed], failed)
+    yield row("not aligned", some, failed)
+    yield row("not aligned", [own, failed], failed)
     undercut = a_run(depth("UNDERCUT", "fail", -3.0, (-4.0, -2.0)), EXPLODED, verdict="fail")
-    both = f"{gamma}the stream explodes and the trained blocks do not beat frozen random blocks by the required margin"
-    yield row("not aligned", both, undercut, failed)
-    allowed = "Only this comparison may be reported: Γ exceeds the Γ of fresh feedback at all 5 tested sites"
+    yield row("not aligned", undercut, failed)
     reportable = changed(undercut, sites={"gamma_null_p": [0.01] * 5})
     reportable = dataclasses.replace(reportable, findings=(*undercut.findings, null("SPECIFIC", "pass")))
     conformance = a_finding(METHOD, "fail", quantity=METHOD, observed=Reading(None, "why"), state="FAILED")
     adopted = a_finding("adopted", "warn", quantity="adopted", observed=Reading(None, "why"), state="STATED")
     for forbidding in (FLOOR, conformance, adopted, stability("HIGH", "warn"), stability("HIGH", "waived")):
         forbidden = dataclasses.replace(reportable, findings=(*reportable.findings, forbidding))
-        yield row("not aligned", allowed, reportable, forbidden)
+        yield row("not aligned", reportable, forbidden)
     diverged = changed(reportable, status="diverged", spec={"seed": 123})
-    yield row("not aligned", allowed, reportable, [reportable, diverged])
-    unknown = "; also, it is not shown that this alignment comes from the feedback used in training (no fresh draws"
-    yield row("not aligned", unknown, changed(undercut, sites={"gamma_null_p": []}), reportable)
+    yield row("not aligned", reportable, [reportable, diverged])
+    yield row("not aligned", changed(undercut, sites={"gamma_null_p": []}), reportable)
     other = changed(undercut, spec={"seed": 123}, sites={"gamma_null_p": []})
-    some = "(no fresh draws of feedback were measured (seed 123)). Only this comparison may be reported: Γ exceeds the Γ of"
-    yield row("not aligned", some, [reportable, other], reportable)
+    yield row("not aligned", [reportable, other], reportable)
     negative = changed(undercut, scalars={"gamma_deep_mean": -0.1})
-    yield row("not aligned", f", against the gradient,{gamma}", negative, undercut)
+    yield row("not aligned", negative, undercut)
     several = [reportable, changed(reportable, spec={"seed": 123}, scalars={"gamma_deep_mean": 0.25})]
-    yield row("not aligned", f"Γ = 0.200 (0.150 to 0.250 over 2 seeds){gamma}", several, reportable)
+    yield row("not aligned", several, reportable)
     broken = a_run(null("SPECIFIC", "pass"), seed=123, verdict="fail", status="diverged")
-    yield row("not aligned", f"{gamma}training diverged (seed 123)", [own, broken], [own, failed])
-    floor = f"{gamma}the reference gradient is at its floor"
+    yield row("not aligned", [own, broken], [own, failed])
     fine = a_run(null("SPECIFIC", "pass"), reference("OK", "pass"), verdict="warn")
-    yield row("not aligned", floor, a_run(FLOOR, verdict="warn"), fine)
+    yield row("not aligned", a_run(FLOOR, verdict="warn"), fine)
     exploded, noisy = scale("EXPLODED", "warn"), reference("NOISY", "warn")  # a warning takes Γ back too
-    for text, finding in (("the stream explodes", exploded), ("the reference gradient is numerical noise", noisy)):
+    for finding in (exploded, noisy):
         warned = a_run(null("SPECIFIC", "pass"), finding, verdict="warn")
-        exceeds = "Only this comparison may be reported: Γ exceeds" if finding is exploded else "This Γ exceeds"
-        yield row("not aligned", f"{gamma}{text}. {exceeds} the Γ of fresh feedback at all 5", warned, fine)
-        yield row("no evidence", "over 3 seeds, is the cosine of credit and gradient", fine, warned)
+        yield row("not aligned", warned, fine)
+        yield row("no evidence", fine, warned)
 
 
 def rows_of_explanations(both: RunAudit, floor: RunAudit) -> Iterator[Row]:
-    start, end = (
-        "Every block adds its output to a running vector",
-        "This refines the published reading, which calls such a reference",
-    )
     without_ln = changed(both, spec={"architecture_options": {"terminal_ln": False}})
-    for text in (start, end):
-        yield row("explained", text, both, floor)
-        yield row("explained", text, both, without_ln)
-        yield row("explained", text, both, changed(both, scalars={"fidelity_min": 0.4}))
+    for spoiled in (floor, without_ln, changed(both, scalars={"fidelity_min": 0.4})):
+        yield row("explained", both, spoiled)
     longer, at_fifty = (changed(both, sites={"h_norm": [2.0, 8.0, 20.0, 50.0, end]}) for end in (100.1, 100.0))
-    yield row("explained", start, longer, at_fifty)
-    yield row("explained", f"; the {LARGEST} in one block is", both, changed(both, scalars={"growth_max": None}))
-    yield row("explained", "small (‖g_L‖ of the mean CE ", both, changed(both, sites={"g_norm_mean_ce": []}))
-    here = (
-        " report is computed in float64 without a safety constant. This Γ compares correct directions, but the reference has "
-        "no meaningful scale."
-    )
-    yield row("explained", here, both, changed(both, **NO_GAMMA))
+    yield row("explained", longer, at_fifty)
+    yield row("explained", both, changed(both, scalars={"growth_max": None}))
+    yield row("explained", both, changed(both, sites={"g_norm_mean_ce": []}))
+    yield row("explained", both, changed(both, **NO_GAMMA))

@@ -72,7 +72,7 @@ DIAGNOSTIC_CARDS = {
         "name": "feature_drift",
         "symbol": "‖W_T − W_0‖/‖W_0‖",
         "line": "relative distance from the initial value",
-        "quantities": ["feature_drift/*", "feature_drift_blocks"],
+        "quantities": ["feature_drift/*"],
         "cannot_tell": "whether the features became better",
     },
     "diagnostics/absent": {"name": "absent", "symbol": "?", "line": "", "quantities": ["other"], "cannot_tell": ""},

@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Callable
 
 from fa_registry.records import AuditReport, Reading, RunAudit, Series, SiteSeries
+from tests.reporting.report_changes import with_record, with_runs
 
 EPOCHS = (0, 10, 20, 30)
-
-
-def with_runs(report: AuditReport, change: Callable[[RunAudit], RunAudit]) -> AuditReport:
-    return dataclasses.replace(report, runs=tuple(map(change, report.runs)))
-
-
-def with_record(run: RunAudit, **changes: object) -> RunAudit:
-    return dataclasses.replace(run, record=dataclasses.replace(run.record, **changes))
 
 
 def rising(record, quantity: str) -> SiteSeries:

@@ -1,9 +1,9 @@
-"""One question of the checklist put to one run, changed as a test likes."""
+"""Reports and runs with what a test changes, and one question of the checklist put to one run."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from fa_registry.records import AuditReport, FigureDifference, Integrity, Reading, RunAudit
@@ -48,7 +48,15 @@ def changed(
     if integrity:
         differences = tuple(FigureDifference(name, 0, Reading(1e-9), Reading(0.2)) for name in differing)
         fields["integrity"] = Integrity(integrity, differences=differences)
-    return dataclasses.replace(run, record=dataclasses.replace(run.record, measurements=measured, **fields))
+    return with_record(run, measurements=measured, **fields)
+
+
+def with_runs(report: AuditReport, change: Callable[[RunAudit], RunAudit]) -> AuditReport:
+    return dataclasses.replace(report, runs=tuple(map(change, report.runs)))
+
+
+def with_record(run: RunAudit, **changes: Any) -> RunAudit:
+    return dataclasses.replace(run, record=dataclasses.replace(run.record, **changes))
 
 
 def asked(report: AuditReport, run: RunAudit, **cards: Any) -> PitfallContext:
