@@ -18,7 +18,7 @@ import pytest
 
 import fa_registry
 from fa_registry import bundled_files
-from fa_registry.metrics import DECLARED, quantity_of
+from fa_registry.metrics import DECLARED, metric_named
 from fa_registry.reporting.text import filters
 from tests.reporting.page import section, text_of
 
@@ -190,7 +190,7 @@ def test_no_page_says_what_it_was_called(renamed):
     found_terms = {
         name: terms for name, terms in found_terms.items() if terms and not name.endswith((".json", ".xml", ".csv"))
     }
-    assert found_terms == {}, "use metrics.symbol_of() or quantity_of().label"
+    assert found_terms == {}, "use metrics.symbol_of() or metric_named().label"
 
 
 def test_a_name_in_the_tuple_is_a_column_with_its_numbers(renamed):
@@ -203,7 +203,7 @@ def test_a_name_in_the_tuple_is_a_column_with_its_numbers(renamed):
     assert "‖c\\_l‖/‖s\\_l‖ |" in by_seed and "drift of the blocks" not in by_seed  # that has its own line in a form
     for name in ("index.html", "compare.html", "terminal", "audit_table.tex"):
         assert ratio in pages[name] and drift in pages[name], name
-    assert quantity_of("norm_ratio_L").words in text_of(section(pages["index.html"], "verdicts"))
+    assert metric_named("norm_ratio_L").words in text_of(section(pages["index.html"], "verdicts"))
     (row, *_) = csv.DictReader(pages["audit.csv"].splitlines())
     assert list(row)[-1] == "reasons" and row["feature_drift_blocks"]
     assert float(row["norm_ratio_L"]) == measured["sites"]["norm_ratio"][-1]
@@ -250,7 +250,7 @@ def test_no_module_and_no_template_writes_what_the_catalogue_says():
     }
     assert {
         path.name: terms for path, terms in found.items() if terms and not EXCEPTIONS.keys() & {path.name, *path.parts}
-    } == {}, "use metrics.symbol_of() or quantity_of().label"
+    } == {}, "use metrics.symbol_of() or metric_named().label"
 
 
 def test_what_it_finds_is_what_would_be_printed():
