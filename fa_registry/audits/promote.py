@@ -10,6 +10,7 @@ from pathlib import Path
 
 from fa_registry.audits.proof import check_record
 from fa_registry.audits.publication import verdict_text
+from fa_registry.audits.recorded_verdicts import auditing
 from fa_registry.audits.reports import recorded_report
 from fa_registry.audits.second_judgement import check_verdicts
 from fa_registry.audits.selection import add_unaudited_runs
@@ -111,7 +112,7 @@ def audited_verdicts(tracker: Tracker, run: StoredRun, edition: str) -> list[Opi
             complete runs of the same method and setting.
         IntegrityError: the audit's record does not follow from the files of the runs and from the editions.
     """
-    audit_id, command = run.tags.get(schema.TAG_REPORT, ""), audit_command(run, edition)
+    audit_id, command = auditing(run), audit_command(run, edition)
     if not RunState(run).is_finished:
         status = RunState(run).status or "not set"
         raise UsageError(f"run {run.run_id} ({run.name}): expected a finished training run, found the status {status}")

@@ -127,4 +127,4 @@ def tagged(judged: Judged, run: StoredRun, **tags: str) -> Iterator[StoredRun]:
     try:
         yield judged.tracker.get(run.run_id)
     finally:
-        judged.tracker.log(run.run_id, tags={name: run.tags[name] for name in names})
+        judged.tracker.log(run.run_id, tags={name: run.tags.get(name, "") for name in names})

@@ -194,8 +194,9 @@ def test_an_edition_with_changed_thresholds_decides_nothing(judged, tmp_path):
     command = ["audit", "--run", run.run_id, "--edition", "2026-05", "--threshold", "D1=100", "--out", str(tmp_path)]
     CliRunner().invoke(main, [*command, "--store", judged.store], catch_exceptions=False)
     modified = judged.run("frozen").tags[schema.TAG_REPORT]
-    with tagged(judged, judged.run(), fa_report=modified) as dfa:
-        judged.check_refused(dfa, code=3)  # that audit did not judge dfa
+    for tag in ("fa_report", "fa_excluded"):
+        with tagged(judged, judged.run(), **{tag: modified}) as dfa:
+            judged.check_refused(dfa, code=3)  # the audit that the tag names did not judge dfa
     judged.check_refused(judged.run("frozen"))
 
 
