@@ -12,8 +12,8 @@ INSTALL := $(BIN)/python -m pip install --constraint constraints.txt --editable
 help:
 	@echo "make demo   environment, then train, audit and report the digits study (reports/index.html)"
 	@echo "make fashion  environment and Fashion-MNIST, then the same with the fashion study, in some 20 minutes on two cores"
-	@echo "make test   environment, then the short tests, in about five minutes on two cores"
-	@echo "make test-long  the tests that train, audit or draw for seconds or minutes, in about fifty minutes"
+	@echo "make test   environment, then the short tests"
+	@echo "make test-long  the tests that train, audit or draw for seconds or minutes"
 	@echo "make stress   kills, races, flipped bits, failing disks and malformed files; one line a kind"
 	@echo "make team   a team's server on loopback (PostgreSQL, S3, users), and the digits study on it"
 	@echo "make check  the linter and, in a minute, the tests of all that trains nothing and draws little"

@@ -20,7 +20,7 @@ from fa_registry.studies.editions import signature
 from fa_registry.tracking import schema
 from fa_registry.tracking.artifact_location import OutsideStore
 from fa_registry.tracking.base import Point, Tracker
-from fa_registry.tracking.lease import LeaseHolder, sign
+from fa_registry.tracking.lease import LeaseHolder, heartbeat_tag
 from fa_registry.tracking.page_digests import seal_folder, seal_pages
 from fa_registry.tracking.store_errors import KEYLESS, LACKING, StoreRefusal
 from fa_registry.tracking.stores import mlflow_page
@@ -54,7 +54,7 @@ def log_audit(
         schema.TAG_EDITION: describe_edition(report.edition),
         schema.TAG_AUDIT: jsonio.digest_of(report),
         schema.TAG_RENDERER: rendered_by,
-        **sign(0, process_ownership.LEASE),
+        **heartbeat_tag(0, process_ownership.LEASE),
         **(numbered(audits_of(tracker, selection.study)) if selection.study else {}),
     }
     status, state, run_id = "failed", "FAILED", adopted

@@ -29,7 +29,7 @@ from fa_registry.reporting.results import Result, TableResult
 from fa_registry.studies.options import RunSelector
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
-from fa_registry.tracking.lease import LeaseHolder, sign
+from fa_registry.tracking.lease import LeaseHolder, heartbeat_tag
 from fa_registry.tracking.memory import MemoryTracker
 from fa_registry.tracking.reader import NEEDED, check_files, check_seal, read_sealed
 from fa_registry.tracking.stores import open_tracker
@@ -237,7 +237,7 @@ def _put(tracker: Tracker, source: MemoryTracker, run: StoredRun, origin: Mappin
         schema.TAG_PROCESS: process_ownership.process_tag(),
         **origin,
         schema.TAG_IMPORTED_ID: run.run_id,
-        **sign(0, process_ownership.LEASE),
+        **heartbeat_tag(0, process_ownership.LEASE),
     }
     initial_tags.pop(schema.TAG_ARTIFACTS, None)
     run_id = tracker.create(run.name, initial_tags, schema.params(recorded.spec))

@@ -28,7 +28,7 @@ from fa_registry.studies.training_plan import TrainingJob, plan_training, traini
 from fa_registry.tasks import task_of
 from fa_registry.tracking import schema
 from fa_registry.tracking.cleanup import close_abandoned
-from fa_registry.tracking.lease import LeaseHolder, sign
+from fa_registry.tracking.lease import LeaseHolder, heartbeat_tag
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.stores import (
     in_browser,
@@ -159,7 +159,9 @@ def run_study(
             check_settings(study, selector.study)
         make_ready([find_plugins(spec).dataset for spec in todo], location.root)
     if launcher_run:
-        tracker.adopt(launcher_run, f"study {study.name}", _study_tags(study) | sign(0, int(training.lease)), {})
+        tracker.adopt(
+            launcher_run, f"study {study.name}", _study_tags(study) | heartbeat_tag(0, int(training.lease)), {}
+        )
     if not todo:
         return _nothing_to_train(study, result, tracker, launcher_run)
     if text := stopped_by_tag(tracker, study.name):
@@ -195,7 +197,7 @@ def _train(
 
     with opened_executor(executor, requested, tracker, jobs, title) as execution:
         lease = jobs[0].lease
-        tags = _study_tags(study) | sign(0, lease)
+        tags = _study_tags(study) | heartbeat_tag(0, lease)
         parent, interrupted = launcher_run, False
         try:
             if not launcher_run and not joins:

@@ -92,7 +92,7 @@ def training_steps(
         if isinstance(recorder, StoredRun):
             return TrainingResult(recorder.run_id, ELSEWHERE, 0, 0, {})
         try:
-            with recorder.writer.claim:
+            with recorder.writer.holder:
                 return (yield from _train_run(recorder, StopTagPoller(tracker, job.study, stop)))
         except (KeyboardInterrupt, GeneratorExit):
             recorder.writer.interrupt("interrupted")

@@ -40,14 +40,14 @@ class LeaseLost(RegistryError):
     """Error: another worker took over because this run's heartbeat was too late."""
 
 
-def sign(number: int, lease: int) -> dict[str, str]:
+def heartbeat_tag(number: int, lease: int) -> dict[str, str]:
     """Return the heartbeat tag: number of the heartbeat and lease duration in seconds."""
     return {schema.TAG_SIGN: f"{number} of {lease} s"}
 
 
 def initial_tags(lease: int) -> dict[str, str]:
     """Return the tags of a new run: state `choosing`, and the first heartbeat with the lease in seconds."""
-    return {schema.TAG_CLAIM: CHOOSING, **sign(0, lease)}
+    return {schema.TAG_CLAIM: CHOOSING, **heartbeat_tag(0, lease)}
 
 
 def lease_owner(attempts: Sequence[StoredRun], monitor: HeartbeatMonitor) -> StoredRun | None:
@@ -121,14 +121,14 @@ class LeaseHolder:
         self._late = False
         self._lock, self._ended = threading.Lock(), threading.Event()
 
-    def sign(self) -> Mapping[str, str]:
+    def next_heartbeat(self) -> Mapping[str, str]:
         """Return the tag of the next heartbeat.
 
         The caller must write this tag to the run and then call `mark_heartbeat_sent`.
         """
         with self._lock:
             self._number += 1
-            return sign(self._number, self._lease)
+            return heartbeat_tag(self._number, self._lease)
 
     def mark_heartbeat_sent(self) -> None:
         """Record that the store has received a heartbeat."""
@@ -163,7 +163,7 @@ class LeaseHolder:
         while not self._ended.wait(self._lease / 12):
             if self._clock() - self._given > self._lease / 3:
                 with suppress(RegistryError):  # the store does not respond; the next attempt follows soon
-                    self._tracker.without_retry().log(self.run_id, tags=dict(self.sign()))
+                    self._tracker.without_retry().log(self.run_id, tags=dict(self.next_heartbeat()))
                     self.mark_heartbeat_sent()
 
 

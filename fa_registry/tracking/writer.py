@@ -134,7 +134,7 @@ class RunWriter:
         self._adopted = adopt
         params = {} if open_end or lease_seconds else schema.params(spec)
         name = origin.name if origin else run_name(spec)
-        self.run_id, self.claim = "", None
+        self.run_id, self.holder = "", None
         self._is_sealing = self._has_ended = False
         try:
             with deferred_interrupts():  # an interrupt here could leave a run in the store whose id is not known
@@ -144,7 +144,7 @@ class RunWriter:
                 self.fail(error)
             process_ownership.remove_quietly(self._folder)
             raise
-        self.claim = lease.LeaseHolder(tracker, self.run_id, lease_seconds) if lease_seconds else None
+        self.holder = lease.LeaseHolder(tracker, self.run_id, lease_seconds) if lease_seconds else None
 
     def discard_run(self) -> None:
         """Delete this empty run because another worker trains the specification."""
@@ -189,8 +189,8 @@ class RunWriter:
             LeaseLost: another worker has taken over the specification.
         """
         self.write_series(row)
-        if self.claim:
-            self.claim.check_if_late()
+        if self.holder:
+            self.holder.check_if_late()
         checkpoint_every = self._keep.checkpoint_every
         if checkpoint_every and row.epoch and row.epoch % checkpoint_every == 0:
             save_tensors(self._folder / schema.epoch_checkpoint(row.epoch), self._setup.network.state_dict())
@@ -277,21 +277,21 @@ class RunWriter:
         self._away = False
 
     def _send(self, tracker: Tracker) -> None:
-        tags = {**self._tags, **(self.claim.sign() if self.claim else {})}
+        tags = {**self._tags, **(self.holder.next_heartbeat() if self.holder else {})}
         if self.rows and (self._points or tags):
             tags[schema.TAG_EPOCH] = f"{self.rows[-1].epoch} of {self._setup.spec.epochs or '?'}"
         if self._points or tags:
             tracker.log(self.run_id, self._points, tags)
-        if self.claim:
-            self.claim.mark_heartbeat_sent()
+        if self.holder:
+            self.holder.mark_heartbeat_sent()
         self._points, self._tags = [], {}
         self._flushed = time.monotonic()
 
     def complete(self, outcome: TrainingOutcome) -> None:
         """Write final weights, series, measurements and provenance. End the run with the outcome's status."""
         setup, folder = self._setup, self._folder
-        if self.claim:
-            self.claim.check()
+        if self.holder:
+            self.holder.check()
         save_tensors(folder / schema.FINAL, setup.network.state_dict())
         if setup.has_feedback:
             self._write_feedback()  # the run may have changed a learned feedback state

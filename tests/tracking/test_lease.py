@@ -174,7 +174,7 @@ def test_a_held_run_of_another_machine_is_dead_only_after_a_lease_without_a_sign
         return found
 
     assert look(1) and look(59)
-    tracker.log(run_id, tags=lease.sign(1, 60))  # regardless of its own clock
+    tracker.log(run_id, tags=lease.heartbeat_tag(1, 60))  # regardless of its own clock
     assert look(61) and signs.has_moved(tracker.get(run_id))
     assert look(1) is None
 

@@ -33,10 +33,9 @@ from fa_registry.reporting.labels import group_label
 from fa_registry.reporting.text import filters
 from fa_registry.reporting.view_models import Truncated
 
-MOST_SETTINGS, MOST_RUNS = (
-    4,
-    45,
-)  # whose figures a page shows, so that it stays below 1 MB; the first setting is always shown
+# a page shows the figures of so many settings and runs, so that it stays below 1 MB; the first setting is always shown
+MOST_SETTINGS = 4
+MOST_RUNS = 45
 MOST_NUMBERS = 600  # in the table of a figure; audit.json contains all numbers
 NO_CARDS: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
 
