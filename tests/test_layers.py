@@ -175,3 +175,27 @@ def test_public_names_are_sorted_and_real():
         assert getattr(fa_registry, name).__name__ == name
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         fa_registry.nonsense  # noqa: B018
+
+
+def modules_imported(path: Path) -> set[Path]:
+    """Modules of the package that a module imports when a program runs: at its top and in its functions."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            node.body = [ast.Pass()]
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "fa_registry":
+            home = PACKAGE.parent.joinpath(*node.module.split("."))
+            found.add(home.with_suffix(".py"))
+            for alias in node.names:  # a module of a package, or a name that the package itself defines
+                module = home / f"{alias.name}.py"
+                found.add(module if module.is_file() else home / "__init__.py")
+    return {one for one in found if one.is_file()} - {path}
+
+
+def test_no_module_imports_itself_by_way_of_others():
+    graph = {path: modules_imported(path) for path in PACKAGE.rglob("*.py")}
+    while leaves := {path for path, imports in graph.items() if not imports & graph.keys()}:
+        graph = {path: imports for path, imports in graph.items() if path not in leaves}
+    assert sorted(path.relative_to(PACKAGE).as_posix() for path in graph) == []

@@ -5,11 +5,12 @@ Every number contains the ids of the runs from which it was read.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from fa_registry.records import EditionReference, OtherRun, Reading, RuleDifference, Verdict, Waiver
+from fa_registry.records import AuditReport, EditionReference, OtherRun, Reading, RuleDifference, Verdict, Waiver
 
 T = TypeVar("T")
 
@@ -516,3 +517,18 @@ class FirstFire:
     rule: str
     title: str
     epochs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ReportFile:
+    """A file that every audit writes.
+
+    Args:
+        name: File name.
+        description: Text of the link to the file.
+        write: Function that writes the file.
+    """
+
+    name: str
+    description: str
+    write: Callable[[AuditReport, Path], None]

@@ -6,26 +6,8 @@ of the audit links to it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
-
-from fa_registry.records import AuditReport
-
-
-@dataclass(frozen=True)
-class ReportFile:
-    """A file that every audit writes.
-
-    Args:
-        name: File name.
-        description: Text of the link to the file.
-        write: Function that writes the file.
-    """
-
-    name: str
-    description: str
-    write: Callable[[AuditReport, Path], None]
+from fa_registry.reporting.files import audit_json, csv, junit
+from fa_registry.reporting.view_models import ReportFile
 
 
 def report_files() -> tuple[ReportFile, ...]:
@@ -33,6 +15,4 @@ def report_files() -> tuple[ReportFile, ...]:
 
     audit.json is last, so if audit.json exists, all other files exist too.
     """
-    from fa_registry.reporting.files import audit_json, csv, junit
-
     return (csv.FILE, junit.FILE, audit_json.FILE)

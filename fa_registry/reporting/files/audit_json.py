@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fa_registry.records import AuditReport, Reproduction, SecondOpinion
-from fa_registry.reporting.files import ReportFile
+from fa_registry.reporting.view_models import ReportFile
 from fa_registry.text_safety import json_text
 from fa_registry.tracking.schema import AUDIT_REPORT
 

@@ -16,9 +16,9 @@ from fa_registry.metrics import Metric, metric_named, run_metrics, symbol_of, ta
 from fa_registry.protocol.builtin_editions import describe_edition
 from fa_registry.records import AuditReport, Exclusion, Finding, Reading, RunAudit, Verdict
 from fa_registry.records.runs import pairs
-from fa_registry.reporting.files import ReportFile
 from fa_registry.reporting.report_values import Values, audit_columns
 from fa_registry.reporting.table import NUMBER, TEXT, WHOLE, YES_NO, Column, ResultsTable
+from fa_registry.reporting.view_models import ReportFile
 from fa_registry.text_safety import escape_control, json_text
 
 REASONS = "reasons"

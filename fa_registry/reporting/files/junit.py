@@ -27,8 +27,8 @@ from xml.sax.saxutils import quoteattr
 from fa_registry.protocol.builtin_editions import describe_edition
 from fa_registry.protocol.grouping import Group, groups
 from fa_registry.records import AuditReport, Exclusion, Finding, RunAudit
-from fa_registry.reporting.files import ReportFile
 from fa_registry.reporting.labels import group_label
+from fa_registry.reporting.view_models import ReportFile
 from fa_registry.statistics import CONFIDENCE, level_text
 from fa_registry.text_safety import escape_control
 
