@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import subprocess
 import sys
 from pathlib import Path
@@ -199,3 +200,16 @@ def test_no_module_imports_itself_by_way_of_others():
     while leaves := {path for path, imports in graph.items() if not imports & graph.keys()}:
         graph = {path: imports for path, imports in graph.items() if path not in leaves}
     assert sorted(path.relative_to(PACKAGE).as_posix() for path in graph) == []
+
+
+def test_every_name_that_a_test_imports_exists():
+    """The short suite imports no file of long tests, so a renamed function would be missed there for an hour."""
+    wrong = []
+    for path in Path(__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("fa_registry."):
+                module = importlib.import_module(node.module)
+                for name in (alias.name for alias in node.names if not hasattr(module, alias.name)):
+                    if not hasattr(module, "__path__") or importlib.util.find_spec(f"{node.module}.{name}") is None:
+                        wrong.append(f"{path.name} imports {node.module}.{name}")
+    assert wrong == []

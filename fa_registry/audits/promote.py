@@ -121,9 +121,9 @@ def audited_verdicts(tracker: Tracker, run: StoredRun, edition: str) -> list[Opi
     report = recorded_report(tracker, audit_id, command)
     index = next((at for at, judged in enumerate(report.runs) if judged.record.run_id == run.run_id), None)
     if index is None:
-        raise IntegrityError(
-            f"run {run.run_id}: audit {audit_id} did not judge the run; audit the run again: {command}"
-        )
+        reasons = [f"excluded the run: {other.reason}" for other in report.excluded if other.run_id == run.run_id]
+        found = next(iter(reasons), "did not judge the run")
+        raise IntegrityError(f"run {run.run_id}: audit {audit_id} {found}; audit the run again: {command}")
     record = report.runs[index].record
     if record.digests != read_record(tracker, run).digests:
         raise UsageError(f"run {run.run_id}: its files were changed after the audit; audit the run again: {command}")

@@ -20,7 +20,7 @@ from fa_registry.studies import coordination, execution, training_job
 from fa_registry.studies.options import RunSelector
 from fa_registry.studies.training_plan import TrainingJob, newest_finished
 from fa_registry.tracking import schema
-from fa_registry.tracking.lease import HELD, HeartbeatMonitor, sign
+from fa_registry.tracking.lease import HELD, HeartbeatMonitor, heartbeat_tag
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.run_state import GAP
 from fa_registry.tracking.store_errors import StoreRefusal
@@ -44,7 +44,7 @@ def held(tracker, process=FAR, lease=10):
     """A run of the first spec of the tiny study whose process is at work elsewhere, and the spec's identity."""
     spec = RunSelector("tiny", overrides={"device": "cpu"}).as_asked.specs[0]
     tags = {**schema.tags(spec, "somewhere", "tiny"), schema.TAG_PROCESS: process, schema.TAG_CLAIM: HELD}
-    return tracker.create("held", {**tags, **sign(0, lease)}, schema.params(spec)), spec.identity
+    return tracker.create("held", {**tags, **heartbeat_tag(0, lease)}, schema.params(spec)), spec.identity
 
 
 def meanwhile(monkeypatch, happens):
@@ -110,7 +110,7 @@ def test_train_too_waits_and_says_which_run_it_is(registry, tracker, monkeypatch
     run = tracker.get(first)
     tracker.discard(first)
     own = {name: value for name, value in run.tags.items() if name.startswith("fa.")}
-    tags = {**own, schema.TAG_STATUS: "running", schema.TAG_PROCESS: FAR, schema.TAG_CLAIM: HELD, **sign(0, 10)}
+    tags = {**own, schema.TAG_STATUS: "running", schema.TAG_PROCESS: FAR, schema.TAG_CLAIM: HELD, **heartbeat_tag(0, 10)}
     other = tracker.create("held", tags, run.params)
 
     meanwhile(monkeypatch, lambda: tracker.log(other, tags={schema.TAG_STATUS: "complete"}))
@@ -121,7 +121,7 @@ def test_train_too_waits_and_says_which_run_it_is(registry, tracker, monkeypatch
 def test_another_machine_that_writes_to_the_same_sqlite_file_is_refused_with_what_to_do(registry, tracker, monkeypatch):
     run_id, _ = held(tracker, lease=600)
     number = iter(range(1, 10**6))
-    meanwhile(monkeypatch, lambda: tracker.log(run_id, tags=sign(next(number), 600)))
+    meanwhile(monkeypatch, lambda: tracker.log(run_id, tags=heartbeat_tag(next(number), 600)))
     result = registry(*STUDY)
     assert result.exit_code == StoreError.exit_code
     assert "another-machine" in result.output and "Traceback" not in result.output
@@ -178,7 +178,7 @@ def test_doctor_closes_what_a_lost_machine_left_and_nothing_that_lives(registry,
 
     def one_lives():
         looks.append(1)
-        tracker.log(alive, tags=sign(len(looks), 10))
+        tracker.log(alive, tags=heartbeat_tag(len(looks), 10))
 
     meanwhile(monkeypatch, one_lives)
     assert elsewhere_row(registry("doctor", "--json")).startswith("2 running on another-machine")
@@ -232,7 +232,7 @@ def test_a_server_that_does_not_answer_stops_no_study(tracker, monkeypatch):
 @pytest.mark.parametrize("process", [FAR, f"{platform.node()}:1:1:another-container"])
 def test_doctor_closes_what_a_gone_container_left_of_every_kind(registry, tracker, monkeypatch, process):
     """Also that of a container with this machine's own name, whose processes cannot be seen from here."""
-    tags = {schema.TAG_STATUS: "running", schema.TAG_PROCESS: process, **sign(0, 10)}
+    tags = {schema.TAG_STATUS: "running", schema.TAG_PROCESS: process, **heartbeat_tag(0, 10)}
     left = [tracker.create("left", {schema.TAG_KIND: kind, **tags}, {}) for kind in ("run", "study", "audit")]
     looks = []
     monkeypatch.setattr(coordination, "HeartbeatMonitor", partial(HeartbeatMonitor, clock=lambda: 4.0 * len(looks)))
