@@ -74,11 +74,11 @@ class Model:
     def copy(self, connection: sqlite3.Connection, spec: RunSpec) -> None:
         """A run of this specification that has all that this one has."""
         run_id, name = uuid.uuid4().hex, run_name(spec)
-        weights, seal = self._copy_files(self.artifacts.parent.parent / run_id / self.artifacts.name, spec)
+        weights, digest = self._copy_files(self.artifacts.parent.parent / run_id / self.artifacts.name, spec)
         setting = {schema.TAG_SETTING: setting_label(spec), schema.TAG_SPEC: spec.identity}
-        sealed = {schema.TAG_WEIGHTS: weights, schema.TAG_ARTIFACTS: seal}
+        recorded = {schema.TAG_WEIGHTS: weights, schema.TAG_ARTIFACTS: digest}
         values = {
-            "tags": {**setting, **sealed, "mlflow.runName": name},
+            "tags": {**setting, **recorded, "mlflow.runName": name},
             "params": schema.params(spec),
         }
         place = self.rows["runs"][0]["artifact_uri"].replace(self.run_id, run_id)

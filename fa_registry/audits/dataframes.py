@@ -19,7 +19,7 @@ from fa_registry.reporting.report_values import audit_columns
 from fa_registry.reporting.table import frame
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun
-from fa_registry.tracking.reader import check_files, check_seal, read_provenance, training_run
+from fa_registry.tracking.reader import check_files, check_manifest, read_provenance, training_run
 from fa_registry.tracking.series_parquet import SCALAR_SITE, read_rows
 from fa_registry.tracking.stores import open_tracker
 
@@ -74,7 +74,7 @@ def series(run_id: str, store: str = "") -> pd.DataFrame:
             f"run {run.run_id} ({run.name}) has no {schema.SERIES}: the run has not ended, or its files were deleted"
         )
     digests = read_provenance(provenance)["digests"]
-    check_seal(tracker, run, digests)
+    check_manifest(tracker, run, digests)
     check_files(tracker, run.run_id, {schema.SERIES: digests.get(schema.SERIES, "none")})
     frame = pd.DataFrame([row[: len(OF_A_ROW)] for row in read_rows(path)], columns=list(OF_A_ROW))
     frame["site"] = frame["site"].astype("Int64").mask(frame["site"] == SCALAR_SITE)

@@ -21,7 +21,7 @@ from fa_registry.tracking import schema
 from fa_registry.tracking.artifact_location import OutsideStore
 from fa_registry.tracking.base import Point, Tracker
 from fa_registry.tracking.lease import LeaseHolder, heartbeat_tag
-from fa_registry.tracking.page_digests import seal_folder, seal_pages
+from fa_registry.tracking.page_digests import page_digests_tag, write_page_digests
 from fa_registry.tracking.store_errors import KEYLESS, LACKING, StoreRefusal
 from fa_registry.tracking.stores import mlflow_page
 
@@ -81,7 +81,7 @@ def _report_all(tracker: Tracker, report: AuditReport, folder: Path, selection: 
 
     Return the address of the MLflow page.
     """
-    page_tags = seal_folder(folder)
+    page_tags = write_page_digests(folder)
     tracker.upload(run_id, folder)
     tracker.log(run_id, tags=page_tags)
     notes, is_selection = Notes(report), bool(report.left_out)
@@ -104,7 +104,7 @@ def _report_all(tracker: Tracker, report: AuditReport, folder: Path, selection: 
 def _tag_seed_sets(tracker: Tracker, report: AuditReport, selection: Selection) -> None:
     """Log to every judged run which sets of seeds were judged: the author has seen an interim analysis."""
     for run_id, seed_sets in previous_seed_sets([run.record for run in report.runs], selection.runs)[1].items():
-        tracker.log(run_id, tags={schema.TAG_LOOKS: seed_sets})
+        tracker.log(run_id, tags={schema.TAG_INTERIM_ANALYSES: seed_sets})
 
 
 def _tag_runs(
@@ -126,8 +126,8 @@ def _tag_runs(
         tags = {**verdict_tags(report, index), **first_fire_tags(run, report, stored_tags)}
         note = notes.of_run(run, form, audit_link)
         pages = {**forms.get(run_id, {}), **_attach(tracker, [run_id], schema.SHORT_FORM, note)}
-        tags |= {schema.TAG_NOTE: note, schema.TAG_REPORT: audit_id, **seal_pages(pages)}
-        tags |= {schema.TAG_LOOKS: interim_tags[run_id]} if run_id in interim_tags else {}
+        tags |= {schema.TAG_NOTE: note, schema.TAG_REPORT: audit_id, **page_digests_tag(pages)}
+        tags |= {schema.TAG_INTERIM_ANALYSES: interim_tags[run_id]} if run_id in interim_tags else {}
         # an earlier audit usually logged the same margin, and logging a metric takes as long as logging all tags
         last_epoch = max((len(line) for line in run.record.trajectory.values()), default=1) - 1
         points = [Point(key, schema.shown(value), last_epoch) for key, value in filter(None, [notes.margin(run)])]
@@ -151,7 +151,7 @@ def _tag_excluded(tracker: Tracker, report: AuditReport, notes: Notes, audit_id:
                 pages |= _attach(tracker, [excluded.run_id], schema.FORM, placeholder_form(note))
             new_tags = {name: verdict for name in tags if name.startswith(schema.TAG_VERDICT)}
             new_tags |= {schema.TAG_VERDICT: verdict, schema.TAG_EXCLUDED: audit_id}
-            new_tags |= {schema.TAG_NOTE: note, **seal_pages(pages)}
+            new_tags |= {schema.TAG_NOTE: note, **page_digests_tag(pages)}
             tracker.log(excluded.run_id, tags=new_tags)
 
 

@@ -138,13 +138,13 @@ def _asked(study: Study, overrides: Mapping[str, Any]) -> dict[str, str]:
     settings = ",".join(
         f"{name}={','.join(map(str, value)) if isinstance(value, list) else value}" for name, value in given
     )
-    values = {"seeds": ", ".join(listed), "epochs": overrides.get("epochs"), **study.twin.overrides, "set": settings}
+    values = {"seeds": ", ".join(listed), "epochs": overrides.get("epochs"), **study.variant.overrides, "set": settings}
     return {name: str(value) for name, value in values.items() if value}
 
 
 def _text(study: Study, requested: Mapping[str, str]) -> str:
-    replaced = [f"{name} {value}" for name, value in requested.items() if name not in study.twin.overrides]
-    label = ", ".join([" ".join([study.name, study.twin.description]).strip(), *replaced])
+    replaced = [f"{name} {value}" for name, value in requested.items() if name not in study.variant.overrides]
+    label = ", ".join([" ".join([study.name, study.variant.description]).strip(), *replaced])
     return f"study {label} ({pluralise(len(study.specs), 'specification')})"
 
 
@@ -156,7 +156,7 @@ def _as_trained(tracker: Tracker, selector: RunSelector) -> tuple[Study, list[st
     returned.
     """
     study = selector.as_asked
-    is_changed = study.twin.description or selector.overrides.get("epochs") or selector.overrides.get("settings")
+    is_changed = study.variant.description or selector.overrides.get("epochs") or selector.overrides.get("settings")
     trained = [] if is_changed else tracker.search({schema.TAG_KIND: "study", schema.TAG_STUDY: study.name})
     variant = next(
         (run.tags[schema.TAG_VARIANT] for run in newest_first(trained) if schema.TAG_VARIANT in run.tags), ""
@@ -172,7 +172,7 @@ def _as_trained(tracker: Tracker, selector: RunSelector) -> tuple[Study, list[st
             f"tag {schema.TAG_VARIANT} of a study run is not JSON: {error}. The runs of the study are intact; "
             "select them with --experiment or --run"
         ) from error
-    text = trained_variant.twin.description
+    text = trained_variant.variant.description
     return trained_variant, [
         f"The store has no finished run of the unchanged study {study.name}; the study variant {text} was audited instead."
     ]
@@ -266,9 +266,9 @@ def previous_seed_sets(
         stored: the same runs with their tags. Earlier audits recorded the judged sets of seeds in these tags.
 
     Returns:
-        Two mappings: key of the group → number of this interim analysis, and run id → new value of the tag TAG_LOOKS.
+        Two mappings: key of the group → number of this interim analysis, and run id → new value of the tag TAG_INTERIM_ANALYSES.
     """
-    sets_by_run = {run.run_id: run.tags.get(schema.TAG_LOOKS, "").split() for run in stored}
+    sets_by_run = {run.run_id: run.tags.get(schema.TAG_INTERIM_ANALYSES, "").split() for run in stored}
     groups: dict[str, list[RunRecord]] = {}
     for record in records:
         if record.spec.control == "none" and record.status in COUNTED:

@@ -35,7 +35,7 @@ from fa_registry.studies.options import RunSelector
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.page_digests import check_audit_pages, check_run_pages
-from fa_registry.tracking.reader import check_files, check_seal, table_history
+from fa_registry.tracking.reader import check_files, check_manifest, table_history
 from fa_registry.tracking.schema import TAG_AUDIT
 from fa_registry.tracking.stores import open_tracker
 
@@ -206,7 +206,9 @@ def _still_stands(record: RunRecord, integrity_by_run: Mapping[str, Integrity], 
 
     def compare_run() -> Integrity:
         stored = tracker.get(record.run_id)
-        files.update(check_seal(tracker, stored, record.digests) | check_files(tracker, record.run_id, record.digests))
+        files.update(
+            check_manifest(tracker, stored, record.digests) | check_files(tracker, record.run_id, record.digests)
+        )
         return integrity_by_run.get(record.run_id) or check_record(tracker, stored, record)
 
     return Verification(record.run_id, record.name, outcome_of(compare_run), files)

@@ -34,7 +34,7 @@ MANIFEST, SIGNATURE, CRATE = "manifest.json", "manifest.sig", "ro-crate-metadata
 FORMAT = "fa_registry bundle"
 TIME = (1980, 1, 1, 0, 0, 0)  # the earliest time that a zip can store
 MOST_FILES = 200_000
-SEAL = re.compile(rb"manifest sha256 ([0-9a-f]{64})")
+MANIFEST_COMMENT = re.compile(rb"manifest sha256 ([0-9a-f]{64})")
 PART = re.compile(r"[\w.+@ =,~-]+")  # a part of a path, with characters that every operating system accepts
 
 
@@ -117,7 +117,7 @@ def _is_bundle(path: Path) -> bool:
     """Return whether a file is a bundle. A bundle with changed content counts too."""
     try:
         with open_zip(path) as archive:
-            return MANIFEST in archive.namelist() and SEAL.fullmatch(archive.comment) is not None
+            return MANIFEST in archive.namelist() and MANIFEST_COMMENT.fullmatch(archive.comment) is not None
     except (zipfile.BadZipFile, UnreadableFile, EOFError, NotImplementedError, OverflowError, ValueError):
         return False
 
@@ -165,8 +165,8 @@ def _opened(archive: zipfile.ZipFile, path: Path) -> tuple[Manifest, bytes]:
     if MANIFEST not in names:
         raise IntegrityError(f"{path.name} has no {MANIFEST}, so it is not a bundle of fa_registry")
     manifest_data = _bounded(archive, path, MANIFEST)
-    seal = SEAL.fullmatch(archive.comment)
-    if seal is None or seal[1].decode() != hashlib.sha256(manifest_data).hexdigest():
+    comment = MANIFEST_COMMENT.fullmatch(archive.comment)
+    if comment is None or comment[1].decode() != hashlib.sha256(manifest_data).hexdigest():
         raise IntegrityError(f"{path.name}: {MANIFEST} was changed after packing")
     manifest = _manifest(manifest_data, path)
     extra_files = sorted(set(names) - set(manifest.files) - {MANIFEST, SIGNATURE})

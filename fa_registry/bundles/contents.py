@@ -19,12 +19,12 @@ from fa_registry.records import AuditReport, RunRecord
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.memory import MemoryTracker
-from fa_registry.tracking.reader import check_files, check_seal
+from fa_registry.tracking.reader import check_files, check_manifest
 
 TABLES, RUNS, AUDIT = "runs.json", "runs", "audit"
 TENSORS = ".safetensors"
-NOT_SEALED = (
-    *(schema.TAG_NOTE, schema.TAG_PROCESS, schema.TAG_SIGN),
+NOT_RECORDED = (
+    *(schema.TAG_NOTE, schema.TAG_PROCESS, schema.TAG_HEARTBEAT),
     *(schema.TAG_REPORT, schema.TAG_EXCLUDED, schema.TAG_PAGES),
 )
 PROFILE = "https://w3id.org/ro/wfrun/process/0.5"
@@ -46,7 +46,7 @@ def collect_files(
     runs = [tracker.get(judged.record.run_id) for judged in report.runs]
     for judged, run in zip(report.runs, runs, strict=True):
         digests = judged.record.digests
-        check_seal(tracker, run, digests)
+        check_manifest(tracker, run, digests)
         names = [name for name in digests if not (light and name.endswith(TENSORS))]
         check_files(tracker, run.run_id, {name: digests[name] for name in names})
         for name in (schema.PROVENANCE, *names):
@@ -72,7 +72,7 @@ def _table(run: StoredRun) -> dict[str, Any]:
     tags = {
         name: value
         for name, value in sorted(run.tags.items())
-        if name.startswith(schema.TAGS) and name not in NOT_SEALED
+        if name.startswith(schema.TAGS) and name not in NOT_RECORDED
     }
     if run.tags.get(schema.TAG_KIND) == "audit":
         tags[schema.TAG_PAGES] = run.tags.get(schema.TAG_PAGES, "")

@@ -31,7 +31,7 @@ from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.lease import LeaseHolder, heartbeat_tag
 from fa_registry.tracking.memory import MemoryTracker
-from fa_registry.tracking.reader import NEEDED, check_files, check_seal, read_sealed
+from fa_registry.tracking.reader import NEEDED, check_files, check_manifest, read_recorded
 from fa_registry.tracking.stores import open_tracker
 
 BUNDLE = ".zip"  # suffix of a bundle; any other file is an audit.json
@@ -118,7 +118,7 @@ def _runs(
     """Check the files of each run, then recompute its metrics if the bundle contains its tensors."""
     tracker = _tracker(folder)
     pairs = list(zip(runs, judged, strict=True))
-    file_outcomes = [_sealed(tracker, run, judged_run.record, manifest) for run, judged_run in pairs]
+    file_outcomes = [_compared_files(tracker, run, judged_run.record, manifest) for run, judged_run in pairs]
     intact = [run for run, outcome in zip(runs, file_outcomes, strict=True) if outcome.integrity.state == "verified"]
     outcomes = remeasure_all(tracker, intact, measuring, None, partial(_tracker, folder))
     remeasured = {outcome.run.run_id: outcome for outcome in outcomes}
@@ -132,7 +132,7 @@ def _tracker(folder: Path) -> MemoryTracker:
     return open_bundle(folder)[0]
 
 
-def _sealed(tracker: MemoryTracker, run: StoredRun, record: RunRecord, manifest: Manifest) -> Verification:
+def _compared_files(tracker: MemoryTracker, run: StoredRun, record: RunRecord, manifest: Manifest) -> Verification:
     """Check that the report judges this run and that the files match their digests.
 
     If the bundle omits files, the outcome is `trusted`.
@@ -142,7 +142,7 @@ def _sealed(tracker: MemoryTracker, run: StoredRun, record: RunRecord, manifest:
             raise IntegrityError(
                 f"expected run {record.run_id}, which the report judges, found run {run.run_id} in the bundle"
             )
-        files = check_seal(tracker, run, record.digests)
+        files = check_manifest(tracker, run, record.digests)
         folder = f"{RUNS}/{run.run_id}"
         included = {name: digest for name, digest in record.digests.items() if f"{folder}/{name}" in manifest.files}
         files |= check_files(tracker, run.run_id, included)
@@ -226,8 +226,8 @@ def _present(tracker: Tracker, run: StoredRun) -> str:
 
 def _put(tracker: Tracker, source: MemoryTracker, run: StoredRun, origin: Mapping[str, str]) -> str:
     """Import one run; set its final status only after all files are uploaded."""
-    recorded = read_sealed({name: source.artifact(run.run_id, name) for name in NEEDED})
-    check_seal(source, run, recorded.provenance["digests"])
+    recorded = read_recorded({name: source.artifact(run.run_id, name) for name in NEEDED})
+    check_manifest(source, run, recorded.provenance["digests"])
     check_files(source, run.run_id, recorded.provenance["digests"])
     first_fire = schema.first_fire_tag("")
     tags = {name: text for name, text in run.tags.items() if name in KEPT_TAGS or name.startswith(first_fire)}

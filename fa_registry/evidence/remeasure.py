@@ -26,8 +26,8 @@ from fa_registry.evidence.repetitions import with_repetitions
 from fa_registry.evidence.replay_choice import asked_nonce, fact_checks, further_runs, recorded_epochs, with_chosen
 from fa_registry.evidence.replay_from_seed import (
     OFF,
+    RecordedTraining,
     ReplayResult,
-    SealedTraining,
     asked_steps,
     credit_in_training,
     replay_training,
@@ -255,7 +255,7 @@ def _third_party_there(
     with on_device(measuring.device), pinned_threads(int(recorded["threads"])):
         feedback = tracker.artifact(record.run_id, schema.FEEDBACK)
         setup = build_setup(record.spec, device_of(record.spec.device_class), data_root)
-        initial = _initial_weights(setup, _sealed(tracker, record, setup, feedback, RemeasureOptions()))
+        initial = _initial_weights(setup, _recorded_training(tracker, record, setup, feedback, RemeasureOptions()))
         checkpoint = tracker.artifact(record.run_id, schema.FINAL)
         return remeasure(setup, checkpoint, feedback, digests, initial, recorded, usable_members())
 
@@ -370,7 +370,7 @@ def _measured(
     try:
         with pinned_threads(int(record.measurements.conventions["threads"])):
             setup = build_setup(record.spec, device_of(record.spec.device_class), data_root)
-            recorded_training = _sealed(tracker, record, setup, feedback, measuring)
+            recorded_training = _recorded_training(tracker, record, setup, feedback, measuring)
             is_whole = record.run_id in (measuring.whole or ())
             replay = replay_training(setup, recorded_training, measuring.replay, is_whole)
             recorded = record.measurements.conventions
@@ -398,7 +398,7 @@ def _measured(
     return dataclasses.replace(record, measurements=measurements, integrity=integrity), replay
 
 
-def _initial_weights(setup: RunSetup, recorded_training: SealedTraining) -> Mapping[str, Tensor] | None:
+def _initial_weights(setup: RunSetup, recorded_training: RecordedTraining) -> Mapping[str, Tensor] | None:
     """Return the initial weights from the run's file or from `setup`, or None if none were recorded."""
     if recorded_training.initial:
         return load_tensors(recorded_training.initial, recorded_training.digests["initial"])
@@ -406,15 +406,15 @@ def _initial_weights(setup: RunSetup, recorded_training: SealedTraining) -> Mapp
     return {name: tensor.clone() for name, tensor in weights.items()} if recorded_training.initial_content else None
 
 
-def _sealed(
+def _recorded_training(
     tracker: Tracker, record: RunRecord, setup: RunSetup, feedback: Path | None, measuring: RemeasureOptions
-) -> SealedTraining:
+) -> RecordedTraining:
     """Return the recorded files and digests with which a replay is compared."""
     digests = {role: record.digests.get(ROLES[role]) for role in ("initial", "feedback")}
     # a file without a recorded digest is not used; without the file, the seed gives the weights with the recorded content
     initial = tracker.artifact(record.run_id, schema.INITIAL) if digests["initial"] else None
     content = record.provenance.get("initial_weights", "")
-    step, early_path = schema.sealed_step(record.digests), None
+    step, early_path = schema.recorded_early_step(record.digests), None
     if step is not None:
         digests["early"] = record.digests[schema.step_checkpoint(step)]
         early_path = tracker.artifact(record.run_id, schema.step_checkpoint(step))
@@ -430,7 +430,7 @@ def _sealed(
         if name in record.digests and (path := tracker.artifact(record.run_id, name))
     }
     recorded = recorded_epochs(tracker, record, measuring, epochs_run, setup.task.headline)
-    return SealedTraining(
+    return RecordedTraining(
         initial,
         content,
         feedback,

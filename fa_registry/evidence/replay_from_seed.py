@@ -81,7 +81,7 @@ TOO_LONG = "no whole epoch of this network is replayed by default; --replay all 
 
 
 @dataclass(frozen=True)
-class SealedTraining:
+class RecordedTraining:
     """The recorded files and digests of a run's training.
 
     Attributes:
@@ -152,13 +152,13 @@ def asked_steps(value: str | int) -> str | int:
 
 
 def replay_training(
-    setup: RunSetup, sealed: SealedTraining, replay: str | int = AUTO, is_full_replay: bool = False
+    setup: RunSetup, training: RecordedTraining, replay: str | int = AUTO, is_full_replay: bool = False
 ) -> ReplayResult:
     """Re-initialise and replay a run, and compare it with the recorded files.
 
     Args:
         setup: the setup as `build_setup` returns it. The function does not change it.
-        sealed: the recorded files and digests.
+        training: the recorded files and digests.
         replay: `auto`, `all`, `off`, or the largest number of steps to replay.
         is_full_replay: whether to replay the whole training. This is always done if `replay` is `all`.
 
@@ -172,26 +172,26 @@ def replay_training(
         return ReplayResult(
             tuple(Check(subject, "not possible", ADOPTED) for subject in ("initial weights", "first steps"))
         )
-    checks = [_initial(setup, sealed), *_feedback(setup, sealed)]
+    checks = [_initial(setup, training), *_feedback(setup, training)]
     if replay == OFF:
         return ReplayResult((*checks, Check("first steps", "not possible", "no replay was requested (--replay off)")))
     start = time.monotonic()
-    steps, reason = _planned(setup, sealed, replay)
+    steps, reason = _planned(setup, training, replay)
     full_steps = 0
-    if replay == AUTO and _is_out_of_reach(setup, sealed):
-        checks.append(undecidable(WHOLE, sealed.elsewhere or UNREPEATABLE, OUT_OF_REACH))
+    if replay == AUTO and _is_out_of_reach(setup, training):
+        checks.append(undecidable(WHOLE, training.elsewhere or UNREPEATABLE, OUT_OF_REACH))
     elif is_full_replay or replay == ALL:
-        full_steps = _planned_whole(setup, sealed, replay)
-        if sealed.epochs and not full_steps:
+        full_steps = _planned_whole(setup, training, replay)
+        if training.epochs and not full_steps:
             checks.append(Check(WHOLE, "not possible", TOO_LONG))
-    checks += _kept_states(setup, sealed, replay)
+    checks += _kept_states(setup, training, replay)
     if reason and not full_steps:
         return ReplayResult((*checks, Check("first steps", "not possible", reason)))
-    replayer = _Replay(setup, sealed, max(steps, full_steps))
+    replayer = _Replay(setup, training, max(steps, full_steps))
     replayer.run()
     total = replayer.per_epoch * setup.spec.epochs
     replayed = list(replayer.checks(total))
-    if sealed.initial is None:
+    if training.initial is None:
         checks[0] = _with_replay(checks[0], replayed)
     checks += replayed
     return ReplayResult(tuple(checks), replayer.taken, total, time.monotonic() - start, replayer.near_backprop)
@@ -225,24 +225,26 @@ def credit_in_training(setup: RunSetup) -> Check:
     return Check("training credit", "agrees", "training and measuring get the same credit at the final weights")
 
 
-def _initial(setup: RunSetup, sealed: SealedTraining) -> Check:
+def _initial(setup: RunSetup, training: RecordedTraining) -> Check:
     subject, reinitialised = "initial weights", setup.network.state_dict()
-    if sealed.initial is not None:
-        return _compared(subject, load_tensors(sealed.initial, sealed.digests.get("initial")), reinitialised, sealed)
-    if content_digest(reinitialised) == sealed.initial_content:
+    if training.initial is not None:
+        return _compared(
+            subject, load_tensors(training.initial, training.digests.get("initial")), reinitialised, training
+        )
+    if content_digest(reinitialised) == training.initial_content:
         return Check(
             subject,
             "agrees",
             f"the digest of the {len(reinitialised)} tensors equals the recorded digest",
         )
-    if sealed.exact:
+    if training.exact:
         return Check(
             subject,
             "differs",
             "the digest of the tensors re-initialised from the seed differs from the recorded digest",
         )
-    if sealed.elsewhere:
-        return undecidable(subject, sealed.elsewhere, OTHER_DRAW)
+    if training.elsewhere:
+        return undecidable(subject, training.elsewhere, OTHER_DRAW)
     return Check(subject, "not possible", OTHER_DRAW)
 
 
@@ -258,11 +260,11 @@ def _with_replay(initial: Check, replayed: Sequence[Check]) -> Check:
     return Check(initial.subject, "agrees", f"{text}, within {SAME_WAY:g} of the distance from the start")
 
 
-def _feedback(setup: RunSetup, sealed: SealedTraining) -> Iterator[Check]:
+def _feedback(setup: RunSetup, training: RecordedTraining) -> Iterator[Check]:
     reinitialised = setup.feedback.state_dict()
     if not reinitialised:
         return
-    if sealed.digests.get("feedback") is None:
+    if training.digests.get("feedback") is None:
         yield Check("feedback", "differs", "the run recorded no feedback state, although its method has one")
     elif not is_fixed(setup):
         yield Check(
@@ -270,21 +272,21 @@ def _feedback(setup: RunSetup, sealed: SealedTraining) -> Iterator[Check]:
             "not possible",
             "the feedback changes during training; the check of the first steps covers the feedback too",
         )
-    elif sealed.feedback is None:
+    elif training.feedback is None:
         yield Check("feedback", "not possible", "the file of the recorded feedback state is missing")
     else:
-        recorded = load_tensors(sealed.feedback, sealed.digests.get("feedback"))
-        yield _compared("feedback", recorded, reinitialised, sealed)
+        recorded = load_tensors(training.feedback, training.digests.get("feedback"))
+        yield _compared("feedback", recorded, reinitialised, training)
 
 
 def _compared(
-    subject: str, recorded: Mapping[str, Tensor], reinitialised: Mapping[str, Tensor], sealed: SealedTraining
+    subject: str, recorded: Mapping[str, Tensor], reinitialised: Mapping[str, Tensor], training: RecordedTraining
 ) -> Check:
     """Compare recorded tensors with tensors that were re-initialised from the seed."""
     if problem := misfit(recorded, reinitialised):
         return Check(subject, "differs", problem)
     errors = {name: relative_difference(recorded[name], tensor.cpu()) for name, tensor in reinitialised.items()}
-    limit = 0.0 if sealed.exact else DRAWN
+    limit = 0.0 if training.exact else DRAWN
     differing = [name for name, error in errors.items() if not error <= limit]
     if differing:
         worst = max(differing, key=lambda name: errors[name])
@@ -292,20 +294,20 @@ def _compared(
             f"{len(differing)} of {len(errors)} tensors differ from the tensors that the seed gives; the largest difference "
             f"is {errors[worst]:.2g} of the largest entry, in the tensor {worst}"
         )
-        return _concluded(subject, difference, sealed, errors[worst] <= OTHER_DRAWN)
-    precision = "bit by bit" if sealed.exact else f"within {DRAWN:g}"
+        return _concluded(subject, difference, training, errors[worst] <= OTHER_DRAWN)
+    precision = "bit by bit" if training.exact else f"within {DRAWN:g}"
     text = f"{len(errors)} tensors were re-initialised from the seed and equal the recorded tensors {precision}"
     return Check(subject, "agrees", text)
 
 
-def _concluded(subject: str, difference: str, sealed: SealedTraining, is_explained: bool) -> Check:
+def _concluded(subject: str, difference: str, training: RecordedTraining, is_explained: bool) -> Check:
     """Return the result for tensors that differ by more than the tolerance."""
-    if not sealed.elsewhere or not is_explained:
+    if not training.elsewhere or not is_explained:
         return Check(subject, "differs", difference)
-    return undecidable(subject, sealed.elsewhere, difference)
+    return undecidable(subject, training.elsewhere, difference)
 
 
-def _planned(setup: RunSetup, sealed: SealedTraining, replay: str | int) -> tuple[int, str]:
+def _planned(setup: RunSetup, training: RecordedTraining, replay: str | int) -> tuple[int, str]:
     """Return the number of steps to replay. If it is 0, return the reason too."""
     if not setup.spec.epochs:
         return 0, ""
@@ -313,8 +315,8 @@ def _planned(setup: RunSetup, sealed: SealedTraining, replay: str | int) -> tupl
     batch = min(setup.spec.recipe.batch_size, samples)
     per_epoch = -(-samples // setup.spec.recipe.batch_size)
     if replay not in (AUTO, ALL):
-        return min(int(replay), per_epoch * max(sealed.epochs, 1)), ""
-    steps = min(sealed.early_step or FIRST_STEPS, FIRST_STEPS, per_epoch)
+        return min(int(replay), per_epoch * max(training.epochs, 1)), ""
+    steps = min(training.early_step or FIRST_STEPS, FIRST_STEPS, per_epoch)
     work = steps * batch * sum(weight.numel() for weight in setup.network.parameters())
     if work > AUTO_WORK:
         return 0, (
@@ -324,28 +326,28 @@ def _planned(setup: RunSetup, sealed: SealedTraining, replay: str | int) -> tupl
     return steps, ""
 
 
-def _is_out_of_reach(setup: RunSetup, sealed: SealedTraining) -> bool:
+def _is_out_of_reach(setup: RunSetup, training: RecordedTraining) -> bool:
     """Return whether the training is too long to be replayed, and its epochs cannot be compared here.
 
     This does not depend on whether the run was chosen: no audit by default can prove more than the first steps of such a run.
     """
-    return not sealed.exact and work_of(setup, sealed.epochs) > WHOLE_WORK
+    return not training.exact and work_of(setup, training.epochs) > WHOLE_WORK
 
 
-def _planned_whole(setup: RunSetup, sealed: SealedTraining, replay: str | int) -> int:
+def _planned_whole(setup: RunSetup, training: RecordedTraining, replay: str | int) -> int:
     """Return the number of steps of the whole epochs to replay."""
-    epochs = sealed.epochs
+    epochs = training.epochs
     if replay != ALL and work_of(setup, epochs) > WHOLE_WORK:
         epochs = int(WHOLE_WORK / work_of(setup, 1))
     return epochs * -(-len(setup.splits.train_labels) // setup.spec.recipe.batch_size)
 
 
-def _kept_states(setup: RunSetup, sealed: SealedTraining, replay: str | int) -> Iterator[Check]:
+def _kept_states(setup: RunSetup, training: RecordedTraining, replay: str | int) -> Iterator[Check]:
     """Replay the epoch after each stored training state, and yield one check of all replays.
 
     By default, the limit WHOLE_WORK determines how many of the stored states are used.
     """
-    kept_states = list(sealed.recorded.kept.items())
+    kept_states = list(training.recorded.kept.items())
     limit = len(kept_states) if replay == ALL or not kept_states else int(WHOLE_WORK / work_of(setup, 1))
     if kept_states and not limit:
         text = "no epoch of this network is replayed by default; --replay all replays the epochs after the kept states"
@@ -353,13 +355,13 @@ def _kept_states(setup: RunSetup, sealed: SealedTraining, replay: str | int) -> 
         return
     problems = []
     for epoch, (state, digest, next_state, next_digest) in sorted(kept_states[:limit]):
-        replayer = _Replay(setup, sealed, 0)
+        replayer = _Replay(setup, training, 0)
         problem = replayer.epoch_from(epoch, load_tensors(state, digest), load_tensors(next_state, next_digest))
         problems += [f"replay of epoch {epoch + 1} from the state after epoch {epoch}: {problem}"] if problem else []
     if problems:
-        yield Check(KEPT, "differs" if sealed.exact else "not possible", "; ".join(problems))
+        yield Check(KEPT, "differs" if training.exact else "not possible", "; ".join(problems))
     elif kept_states:
-        precision = "bit by bit" if sealed.exact else f"within {SAME_WAY:g} of the distance from the start"
+        precision = "bit by bit" if training.exact else f"within {SAME_WAY:g} of the distance from the start"
         epochs_label = epochs_text([epoch + 1 for epoch, _ in sorted(kept_states[:limit])])
         text = f"the replay of {epochs_label} from the kept states reproduces the recorded states {precision}"
         yield Check(KEPT, "agrees", text)
@@ -368,15 +370,15 @@ def _kept_states(setup: RunSetup, sealed: SealedTraining, replay: str | int) -> 
 class _Replay:
     """A replay of a run's first `steps` steps, and the differences between replay and record."""
 
-    def __init__(self, setup: RunSetup, sealed: SealedTraining, steps: int):
+    def __init__(self, setup: RunSetup, training: RecordedTraining, steps: int):
         """Start a replay on a copy of the setup."""
         trial = Trial.copy_of(setup, generator(setup.spec.seed, "noise", setup.device))
         self._setup = dataclasses.replace(setup, network=trial.network, feedback=trial.feedback)
         # without a CUDA graph, which gives the same numbers but cannot be observed step by step
         self._trainer = Trainer(self._setup, _uncaptured if setup.device.type == "cuda" else None)
         self._start = _copies(self._trainer.state())
-        self._sealed, self._steps, self.taken = sealed, steps, 0
-        self._epochs = EpochComparison(sealed.recorded, sealed.epochs)
+        self._training, self._steps, self.taken = training, steps, 0
+        self._epochs = EpochComparison(training.recorded, training.epochs)
         self._objections: dict[int, str] = {}
         self.near_backprop = ""
         self._arrived: list[Arrival] = []
@@ -385,12 +387,12 @@ class _Replay:
         # an author cannot know the steps of a whole replay at which the credits are compared
         self._watched_steps = {1, min(steps, FIRST_STEPS)}
         if not methods.CATALOG.location(setup.spec.method).is_builtin:
-            draws = sealed.recorded.draws.items()
+            draws = training.recorded.draws.items()
             self._watched_steps |= {epoch * self.per_epoch + draw % self.per_epoch + 1 for epoch, draw in draws}
 
     def run(self) -> None:
         """Replay the steps; stop after the first epoch that differs from the record."""
-        if self._sealed.exact and not self._epochs.compare(self._trainer):
+        if self._training.exact and not self._epochs.compare(self._trainer):
             self._steps = min(self._steps, FIRST_STEPS)
         if not self._setup.spec.epochs:
             self._compare()
@@ -398,7 +400,7 @@ class _Replay:
             self._trainer.begin_epoch(self._watched)
             if self.taken % self.per_epoch == 0:
                 losses = self._trainer.end_epoch()
-                if self._sealed.exact and not self._epochs.compare(self._trainer, losses):
+                if self._training.exact and not self._epochs.compare(self._trainer, losses):
                     break
         self._steps = self.taken
 
@@ -415,7 +417,7 @@ class _Replay:
         """
         check_fits(self._trainer, state)
         restore(self._trainer, state, epoch)
-        if not continues(self._sealed.recorded.chain, self._trainer):
+        if not continues(self._training.recorded.chain, self._trainer):
             return "the digest of the kept state is not the recorded digest"
         self._start = _copies(self._trainer.state())
         self._trainer.run_epoch()
@@ -448,27 +450,27 @@ class _Replay:
 
     def _compare(self) -> None:
         """Compare the current state with the recorded state after this step, if that state exists."""
-        sealed, step = self._sealed, self.taken
-        if step == sealed.early_step and sealed.early:
-            recorded = load_tensors(sealed.early, sealed.digests.get("early"))
+        training, step = self._training, self.taken
+        if step == training.early_step and training.early:
+            recorded = load_tensors(training.early, training.digests.get("early"))
             self._arrive(f"after step {step}", recorded, self._trainer.state())
             self._compare_final(step)
         epoch, remainder = divmod(step, self.per_epoch)
         # on another configuration, rounding alone makes the states after late epochs differ
-        if not remainder and epoch in sealed.later and (sealed.exact or step <= FIRST_STEPS):
-            recorded = load_tensors(*sealed.later[epoch])
+        if not remainder and epoch in training.later and (training.exact or step <= FIRST_STEPS):
+            recorded = load_tensors(*training.later[epoch])
             state = {f"network.{name}": tensor for name, tensor in recorded.items()}
-            if epoch == sealed.epochs and sealed.feedback:
-                feedback = load_tensors(sealed.feedback, sealed.digests.get("feedback"))
+            if epoch == training.epochs and training.feedback:
+                feedback = load_tensors(training.feedback, training.digests.get("feedback"))
                 state |= {f"feedback.{name}": tensor for name, tensor in feedback.items()}
-            parts = ("network.", "feedback.") if epoch == sealed.epochs and sealed.feedback else "network."
+            parts = ("network.", "feedback.") if epoch == training.epochs and training.feedback else "network."
             replayed = {name: tensor for name, tensor in self._trainer.state().items() if name.startswith(parts)}
             self._arrive(f"after epoch {epoch}", state, replayed, is_epoch=True)
 
     def _compare_final(self, step: int) -> None:
         """Record an error if the final weights equal the weights after this step, which is not the last."""
-        final = self._sealed.later.get(self._sealed.epochs)
-        if final is None or step >= self._sealed.epochs * self.per_epoch:
+        final = self._training.later.get(self._training.epochs)
+        if final is None or step >= self._training.epochs * self.per_epoch:
             return
         recorded = {f"network.{name}": tensor for name, tensor in load_tensors(*final).items()}
         replayed = {name: tensor for name, tensor in self._trainer.state().items() if name.startswith("network.")}
@@ -498,7 +500,7 @@ class _Replay:
             names = [name for name in differing if name.startswith(part)]
             error, has_moved = deviation(names, recorded, replayed, self._start)
             limit, upper_limit = (SAME_WAY, OTHER_WAY) if has_moved else (DRAWN, OTHER_DRAWN)
-            if names and (self._sealed.exact or not error <= limit):
+            if names and (self._training.exact or not error <= limit):
                 unit = "of its distance from the start" if has_moved else "of its largest entry"
                 problems.append(f"the {part.rstrip('.')} differs by {error:.2g} {unit}")
                 is_explained = is_explained and error <= upper_limit
@@ -516,10 +518,10 @@ class _Replay:
         `problems` contains one text per checkpoint that differs from the replay.
         """
         comparison = self._epochs
-        if not self._sealed.exact:
-            if self.taken and self.taken == self._sealed.epochs * self.per_epoch:
-                yield comparison.check_elsewhere(self._setup, self.taken, self._sealed.elsewhere)
-        elif comparison.difference or comparison.reached >= min(1, self._sealed.epochs):
+        if not self._training.exact:
+            if self.taken and self.taken == self._training.epochs * self.per_epoch:
+                yield comparison.check_elsewhere(self._setup, self.taken, self._training.elsewhere)
+        elif comparison.difference or comparison.reached >= min(1, self._training.epochs):
             yield comparison.check(self.taken, "; ".join(problems))
 
     def checks(self, total: int) -> Iterator[Check]:
@@ -530,18 +532,18 @@ class _Replay:
         """
         part = f" ({self._steps / total:.2g} of all)" if total else ""
         share = f"the first {self._steps} of {total} training steps{part} were replayed"
-        precision = "bit by bit" if self._sealed.exact else f"within {SAME_WAY:g} of the distance from the start"
+        precision = "bit by bit" if self._training.exact else f"within {SAME_WAY:g} of the distance from the start"
         differing = [arrival for arrival in self._arrived if arrival.problem]
-        step, expected = self._sealed.early_step, min(FIRST_STEPS, self.per_epoch)
+        step, expected = self._training.early_step, min(FIRST_STEPS, self.per_epoch)
         yield from self._whole([arrival.text for arrival in differing if arrival.is_epoch])
-        if self._sealed.epochs and step != expected:  # of another step, the file would be compared with nothing
+        if self._training.epochs and step != expected:  # of another step, the file would be compared with nothing
             found = f"the state after step {step}" if step else "no state"
             text = f"expected the state after step {expected}, which every run records, found {found}"
             yield Check("first steps", "differs", text)
         elif differing:
             is_explained = {arrival.problem for arrival in differing} <= self._explained
             problems = "; ".join(arrival.text for arrival in differing)
-            yield _concluded("first steps", f"{share}: {problems}", self._sealed, is_explained)
+            yield _concluded("first steps", f"{share}: {problems}", self._training, is_explained)
         elif self._arrived:
             labels = " and ".join(arrival.label for arrival in self._arrived)
             description = f"{share}; the recorded state {labels} is reproduced {precision}"

@@ -53,7 +53,7 @@ def shared_tensors(tracker: Tracker, records: Sequence[RunRecord]) -> dict[str, 
 def _trained_digests(tracker: Tracker, record: RunRecord) -> dict[str, str]:
     """Return the SHA-256 of each trained tensor; empty for few steps or unreadable weights."""
     initial = initial_weights(record.spec)
-    if not initial or record.spec.epochs * (schema.sealed_step(record.digests) or LEAST_STEPS) < LEAST_STEPS:
+    if not initial or record.spec.epochs * (schema.recorded_early_step(record.digests) or LEAST_STEPS) < LEAST_STEPS:
         return {}
     weights = _final_weights(tracker, record.run_id)
     if not all(bool(tensor.isfinite().all()) for tensor in weights.values()):

@@ -111,7 +111,7 @@ def plan_study(
         study.name,
         study.title,
         study.edition,
-        study.twin.description,
+        study.variant.description,
         len(study.specs),
         _methods(study.specs),
         sum(spec.control != "none" for spec in study.specs),

@@ -67,7 +67,7 @@ def _conformance(record: RunRecord) -> Conformance:
     spec = record.spec
     if OWN_LOOP in record.provenance:
         return Conformance("unchecked", ("a user-supplied loop trained the run instead of the installed method",))
-    entry = sealed_code(record.provenance).get(f"methods/{spec.method}", {})
+    entry = code_in(record.provenance).get(f"methods/{spec.method}", {})
     try:
         is_builtin = methods.CATALOG.location(spec.method).is_builtin
         if is_builtin and "digest" not in entry:
@@ -158,12 +158,12 @@ def code_changes(tracker: Tracker, run: StoredRun, spec: RunSpec) -> tuple[str, 
         return ()
     try:
         path = tracker.artifact(run.run_id, schema.PROVENANCE)
-        return fingerprint_changes(sealed_code(read_provenance(path)) if path else {}, today)
+        return fingerprint_changes(code_in(read_provenance(path)) if path else {}, today)
     except IntegrityError as error:
         return (f"cannot read which code trained the run: {error}",)
 
 
-def sealed_code(provenance: Mapping[str, Any]) -> Code:
+def code_in(provenance: Mapping[str, Any]) -> Code:
     """Return the description of the code that trained a run."""
     return {name: entry for name, entry in provenance.get("code", {}).items() if isinstance(entry, Mapping)}
 
@@ -189,7 +189,7 @@ def code_check(record: RunRecord) -> Check:
 
     If the code differs or is not installed, metrics cannot be recomputed, and the outcome of the check is `not possible`.
     """
-    recorded_code = sealed_code(record.provenance)
+    recorded_code = code_in(record.provenance)
     try:
         differences = fingerprint_changes(recorded_code, fingerprint(record.spec))
     except (UnknownName, PluginError) as error:

@@ -310,7 +310,7 @@ class Study:
     Attributes:
         cost: expected cost, as text.
         specs: specifications of the trained methods, then of the controls, without duplicates.
-        `twin`: study variant, i.e. the data set and the number of epochs that differ from the file.
+        `variant`: study variant, i.e. the data set and the number of epochs that differ from the file.
         labels: mapping from the identity of a setting to its labels in the file. A setting can have several labels if the variant
             replaces the data.
         keep_states: number of training states to store per run; see StudyTable.
@@ -321,7 +321,7 @@ class Study:
     edition: str
     cost: str
     specs: tuple[RunSpec, ...]
-    twin: StudyVariant = StudyVariant()
+    variant: StudyVariant = StudyVariant()
     labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     keep_states: int = 0
 

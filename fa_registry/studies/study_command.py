@@ -245,7 +245,7 @@ def _nothing_to_train(study: Study, result: StudyResult, tracker: MlflowTracker,
     LOG.info("study %s: %s %s, nothing to train (--force trains again)", study.name, subject, state)
     if launcher_run:
         tracker.log(launcher_run, tags={schema.TAG_STATUS: "complete"})
-    elif study.twin.description and not tracker.search(_marks(study)):
+    elif study.variant.description and not tracker.search(_marks(study)):
         _close(tracker, tracker.create(f"study {study.name}", _study_tags(study), {}), study, result)
     return _compared(tracker, result)
 
@@ -253,7 +253,7 @@ def _nothing_to_train(study: Study, result: StudyResult, tracker: MlflowTracker,
 def _marks(study: Study) -> dict[str, str]:
     """Return the tags of a study's own run: kind, study name and study variant."""
     kind = {schema.TAG_KIND: "study", schema.TAG_STUDY: study.name}
-    return kind | ({schema.TAG_VARIANT: jsonio.canonical(study.twin.overrides)} if study.twin.description else {})
+    return kind | ({schema.TAG_VARIANT: jsonio.canonical(study.variant.overrides)} if study.variant.description else {})
 
 
 def checked_study(
@@ -385,6 +385,6 @@ def study_note(study: Study) -> str:
         f"{', '.join(sizes)} ({', '.join(map(str, seeds))}); edition {markdown_text(study.edition)}",
         f"Methods and controls: {', '.join(markdown_text(label) for label in labels)}",
     ]
-    if study.cost and not study.twin.description:  # the cost in study.toml is that of the unchanged study
+    if study.cost and not study.variant.description:  # the cost in study.toml is that of the unchanged study
         paragraphs.append(f"Cost: {markdown_text(study.cost)}")
     return "\n\n".join(paragraphs)

@@ -105,7 +105,7 @@ def silent_audits(runs: Iterable[StoredRun], registry: Path, now: float) -> set[
     audits = [run for run in audits if not process_ownership.is_here(run.tags.get(schema.TAG_PROCESS, ""))]
     remembered = _remembered(path)
     for run in audits:
-        heartbeat = run.tags.get(schema.TAG_SIGN, "")
+        heartbeat = run.tags.get(schema.TAG_HEARTBEAT, "")
         last_heartbeat, since = remembered.get(run.run_id, ("", now))
         # after a clock that jumped back, an observation would be in the future
         observed[run.run_id] = (heartbeat, min(since, now) if heartbeat == last_heartbeat else now)

@@ -28,7 +28,7 @@ WATCHED = ("loss_train", "penalty", "h_norm", "g_norm")  # metrics that training
 
 
 @dataclass(frozen=True)
-class SealedRun:
+class RecordedRun:
     """Contents of the recorded files of a finished run.
 
     `spec` and `measurements` are decoded. `source` is the content of spec.json as written.
@@ -83,14 +83,14 @@ class SealedRun:
         return self.provenance.get("setting", "")
 
 
-def checks(sealed: SealedRun, run: StoredRun) -> tuple[Check, ...]:
+def checks(recorded: RecordedRun, run: StoredRun) -> tuple[Check, ...]:
     """Compare the recorded files with each other, and the tables with the files. Return both Checks."""
-    tables = [*_tags(sealed, run.tags), *_params(sealed, run.params), *_last_values(sealed, run.metrics)]
-    ending_text = f"{sealed.status} after epoch {sealed.epochs} of {sealed.spec.epochs}"
+    tables = [*_tags(recorded, run.tags), *_params(recorded, run.params), *_last_values(recorded, run.metrics)]
+    ending_text = f"{recorded.status} after epoch {recorded.epochs} of {recorded.spec.epochs}"
     return (
         check(
             FILES,
-            list(_among_files(sealed)),
+            list(_among_files(recorded)),
             f"spec, series, measurements and provenance describe the same run: {ending_text}",
         ),
         check(
@@ -108,10 +108,10 @@ def check(subject: str, differences: Sequence[str], agreement_text: str) -> Chec
     return Check(subject, "differs", "; ".join([*differences[:SHOWN], *remaining_text]))
 
 
-def history_check(sealed: SealedRun, tracker: Tracker, run: StoredRun) -> Check:
+def history_check(recorded: RecordedRun, tracker: Tracker, run: StoredRun) -> Check:
     """Compare all points in the run's metric tables with the recorded series, one query per metric."""
-    expected = {(point.key, point.step): point.value for point in sealed.points}
-    keys = {key for key, _ in expected} | {key for key in run.metrics if _is_ours(key, sealed.charts)}
+    expected = {(point.key, point.step): point.value for point in recorded.points}
+    keys = {key for key, _ in expected} | {key for key in run.metrics if _is_ours(key, recorded.charts)}
     differences, stored_positions = [], set()
     for point in tracker.history(run.run_id, sorted(keys)):
         position = point.key, point.step
@@ -129,23 +129,25 @@ def history_check(sealed: SealedRun, tracker: Tracker, run: StoredRun) -> Check:
     )
 
 
-def _missing_records(sealed: SealedRun) -> Iterator[str]:
+def _missing_records(recorded: RecordedRun) -> Iterator[str]:
     """Yield what every run records and these files lack.
 
     A forged run cannot claim that it did not record a fact.
     """
-    spec, provenance, conventions = sealed.spec, sealed.provenance, sealed.measurements.conventions
+    spec, provenance, conventions = recorded.spec, recorded.provenance, recorded.measurements.conventions
     is_own_loop = OWN_LOOP in provenance
-    trained = manifest_checks.TRAINED if sealed.is_trained_here else ()
+    trained = manifest_checks.TRAINED if recorded.is_trained_here else ()
     plugins = {"methods": spec.method, "architectures": spec.architecture, "datasets": spec.dataset}
     plugins = {"methods": spec.method} if is_own_loop else plugins
     codes = provenance.get("code", {})
     files = [schema.FINAL]
-    if sealed.is_trained_here and sealed.epochs > 0 and schema.sealed_step(provenance["digests"]) is None:
+    if recorded.is_trained_here and recorded.epochs > 0 and schema.recorded_early_step(provenance["digests"]) is None:
         files.append("the state after the first steps")
     for name, missing in {
-        schema.SPEC: [*jsonio.encode(spec).keys() - sealed.source.keys()],
-        f"recipe in {schema.SPEC}": [*vars(spec.recipe).keys() - sealed.source.get("recipe", vars(spec.recipe)).keys()],
+        schema.SPEC: [*jsonio.encode(spec).keys() - recorded.source.keys()],
+        f"recipe in {schema.SPEC}": [
+            *vars(spec.recipe).keys() - recorded.source.get("recipe", vars(spec.recipe)).keys()
+        ],
         schema.PROVENANCE: [field for field in manifest_checks.RECORDED if field not in provenance]
         + [field for field in trained if not provenance.get(field)],
         f"code in {schema.PROVENANCE}": [
@@ -164,32 +166,32 @@ def _missing_records(sealed: SealedRun) -> Iterator[str]:
             yield f"{name} lacks {join_names(sorted(missing))}, which every run records"
 
 
-def _among_files(sealed: SealedRun) -> Iterator[str]:
-    yield from _missing_records(sealed)
-    provenance, spec = sealed.provenance, sealed.spec
-    epochs_run = 0 if spec.weights else sealed.epochs  # an adopted run was not trained here
+def _among_files(recorded: RecordedRun) -> Iterator[str]:
+    yield from _missing_records(recorded)
+    provenance, spec = recorded.provenance, recorded.spec
+    epochs_run = 0 if spec.weights else recorded.epochs  # an adopted run was not trained here
     if provenance.get("epochs_run", epochs_run) != epochs_run:
         recorded = provenance["epochs_run"]
         yield f"{schema.PROVENANCE} contains the number of epochs {recorded}, but {schema.SERIES} ends at epoch {epochs_run}"
-    if provenance.get("status", sealed.status) != sealed.status:
-        ending = f"ends at epoch {sealed.epochs} of {spec.epochs} with finite values"
-        ending = f"diverges at epoch {sealed.epochs}" if sealed.status == "diverged" else ending
+    if provenance.get("status", recorded.status) != recorded.status:
+        ending = f"ends at epoch {recorded.epochs} of {spec.epochs} with finite values"
+        ending = f"diverges at epoch {recorded.epochs}" if recorded.status == "diverged" else ending
         yield f"{schema.PROVENANCE} contains the status {provenance['status']}, but {schema.SERIES} {ending}"
     if provenance.get(KEY, SCHEMA) != SCHEMA:
         yield f"{schema.PROVENANCE} contains the schema number {provenance[KEY]}, but the run has the number {SCHEMA}"
     chain = provenance.get(schema.EPOCH_CHAIN, ())
-    if sealed.is_trained_here and len(chain) != sealed.epochs + 1:
-        yield f"{schema.PROVENANCE} contains {len(chain)} digests of states, but {schema.SERIES} ends at epoch {sealed.epochs}"
-    if sealed.epochs > spec.epochs:
-        yield f"{schema.SERIES} ends at epoch {sealed.epochs}, but the number of epochs in {schema.SPEC} is {spec.epochs}"
-    known_epochs = {row[0] for row in sealed.rows}
-    missing = [] if spec.weights else [str(epoch) for epoch in range(sealed.epochs) if epoch not in known_epochs]
+    if recorded.is_trained_here and len(chain) != recorded.epochs + 1:
+        yield f"{schema.PROVENANCE} contains {len(chain)} digests of states, but {schema.SERIES} ends at epoch {recorded.epochs}"
+    if recorded.epochs > spec.epochs:
+        yield f"{schema.SERIES} ends at epoch {recorded.epochs}, but the number of epochs in {schema.SPEC} is {spec.epochs}"
+    known_epochs = {row[0] for row in recorded.rows}
+    missing = [] if spec.weights else [str(epoch) for epoch in range(recorded.epochs) if epoch not in known_epochs]
     if missing:
         yield f"{schema.SERIES} has no epoch {', '.join(missing[:SHOWN])}{' …' if len(missing) > SHOWN else ''}"
     # The final measurement uses more samples than the measurement of an epoch, so a value of the epoch may become N/A.
-    is_withdrawn = bool(objection_in(sealed.measurements))
-    for metric, site, value in (row[1:4] for row in sealed.rows if row[0] == sealed.epochs):
-        final = _final_figure(sealed.measurements, metric, site)
+    is_withdrawn = bool(objection_in(recorded.measurements))
+    for metric, site, value in (row[1:4] for row in recorded.rows if row[0] == recorded.epochs):
+        final = _final_figure(recorded.measurements, metric, site)
         is_explained = metric == REFERENCE_CHECK or (is_withdrawn and final == (None,))
         label = f"{metric}[{site}]" if site >= 0 else metric
         if final is None and metric in DECLARED:
@@ -207,26 +209,26 @@ def _final_figure(measurements: Measurements, metric: str, site: int) -> tuple[f
     return None if reading is None else (reading.value,)
 
 
-def _tags(sealed: SealedRun, tags: Mapping[str, str]) -> Iterator[str]:
-    expected = {schema.TAG_STATUS: sealed.status, schema.TAG_ADOPTED: "true" if sealed.spec.weights else ""}
-    expected |= {tag: sealed.provenance.get(name, "") for tag, name in schema.REPEATED_TAGS.items()}
-    expected[schema.TAG_HEADLINE] = schema.headline_tag(headline_of(sealed.measurements)).get(schema.TAG_HEADLINE, "")
+def _tags(recorded: RecordedRun, tags: Mapping[str, str]) -> Iterator[str]:
+    expected = {schema.TAG_STATUS: recorded.status, schema.TAG_ADOPTED: "true" if recorded.spec.weights else ""}
+    expected |= {tag: recorded.provenance.get(name, "") for tag, name in schema.REPEATED_TAGS.items()}
+    expected[schema.TAG_HEADLINE] = schema.headline_tag(headline_of(recorded.measurements)).get(schema.TAG_HEADLINE, "")
     for tag, value in expected.items():
         if tags.get(tag, "") != value:
             yield _differs(f"tag {tag}", repr(tags.get(tag, "")), repr(value))
 
 
-def _params(sealed: SealedRun, params: Mapping[str, str]) -> Iterator[str]:
-    expected = schema.params(sealed.spec)
+def _params(recorded: RecordedRun, params: Mapping[str, str]) -> Iterator[str]:
+    expected = schema.params(recorded.spec)
     for name in sorted(expected.keys() | {name for name in params if name.startswith(schema.PARAM)}):
         if params.get(name) != expected.get(name):
             yield _differs(f"parameter {name}", repr(params.get(name)), repr(expected.get(name)))
 
 
-def _last_values(sealed: SealedRun, metrics: Mapping[str, float]) -> Iterator[str]:
+def _last_values(recorded: RecordedRun, metrics: Mapping[str, float]) -> Iterator[str]:
     # points are in order of epochs, so the last point of each key remains
-    expected = {point.key: point.value for point in sealed.points}
-    for key in sorted(expected.keys() | {key for key in metrics if _is_ours(key, sealed.charts)}):
+    expected = {point.key: point.value for point in recorded.points}
+    for key in sorted(expected.keys() | {key for key in metrics if _is_ours(key, recorded.charts)}):
         if not _is_logged(metrics.get(key), expected.get(key)):
             yield _differs(f"metric {key}", metrics.get(key, "missing"), expected.get(key))
 

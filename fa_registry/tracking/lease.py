@@ -42,12 +42,12 @@ class LeaseLost(RegistryError):
 
 def heartbeat_tag(number: int, lease: int) -> dict[str, str]:
     """Return the heartbeat tag: number of the heartbeat and lease duration in seconds."""
-    return {schema.TAG_SIGN: f"{number} of {lease} s"}
+    return {schema.TAG_HEARTBEAT: f"{number} of {lease} s"}
 
 
 def initial_tags(lease: int) -> dict[str, str]:
     """Return the tags of a new run: state `choosing`, and the first heartbeat with the lease in seconds."""
-    return {schema.TAG_CLAIM: CHOOSING, **heartbeat_tag(0, lease)}
+    return {schema.TAG_LEASE: CHOOSING, **heartbeat_tag(0, lease)}
 
 
 def lease_owner(attempts: Sequence[StoredRun], monitor: HeartbeatMonitor) -> StoredRun | None:
@@ -57,13 +57,13 @@ def lease_owner(attempts: Sequence[StoredRun], monitor: HeartbeatMonitor) -> Sto
 
 def _alive(attempts: Sequence[StoredRun], monitor: HeartbeatMonitor, *states: str) -> Iterator[StoredRun]:
     """Yield the runs in one of the lease states whose process may be alive."""
-    running = (run for run in attempts if RunState(run).is_running and run.tags.get(schema.TAG_CLAIM) in states)
+    running = (run for run in attempts if RunState(run).is_running and run.tags.get(schema.TAG_LEASE) in states)
     return (run for run in running if not monitor.is_dead(run))
 
 
 def set_lease_state(tracker: Tracker, run_id: str, params: Mapping[str, str], state: str = HELD) -> None:
     """Write the lease state and the parameters of a run to the store."""
-    tracker.log(run_id, tags={schema.TAG_CLAIM: state}, params=params)
+    tracker.log(run_id, tags={schema.TAG_LEASE: state}, params=params)
 
 
 def acquire(

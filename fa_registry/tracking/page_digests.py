@@ -18,7 +18,7 @@ from fa_registry.tracking.reader import check_files
 from fa_registry.tracking.writer import folder_digests
 
 
-def seal_folder(folder: Path) -> dict[str, str]:
+def write_page_digests(folder: Path) -> dict[str, str]:
     """Write the digests of all files in `folder` to digests.json.
 
     Return the tag of the audit's own run, with the SHA-256 of digests.json.
@@ -27,7 +27,7 @@ def seal_folder(folder: Path) -> dict[str, str]:
     return {schema.TAG_PAGES: jsonio.file_digest(folder / schema.PAGE_DIGESTS)}
 
 
-def seal_pages(digests: Mapping[str, str]) -> dict[str, str]:
+def page_digests_tag(digests: Mapping[str, str]) -> dict[str, str]:
     """Return the tag with the digests of an audit's pages on a run: page name → SHA-256."""
     return {schema.TAG_PAGES: jsonio.canonical(digests)}
 

@@ -18,7 +18,7 @@ from fa_registry.records.manifest_checks import Feedback, Manifest
 from fa_registry.safe_files import UnreadableFile, read_file
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
-from fa_registry.tracking.integrity_checks import SealedRun, checks, history_check
+from fa_registry.tracking.integrity_checks import RecordedRun, checks, history_check
 from fa_registry.tracking.series_parquet import by_site, read_rows, trajectory
 from fa_registry.tracking.store import command_on
 
@@ -49,14 +49,14 @@ def read_record(tracker: Tracker, run: StoredRun) -> RunRecord:
         raise IntegrityError(f"run {run.run_id}: {', '.join(missing)} missing")
     provenance = read_provenance(files[schema.PROVENANCE])
     digests = provenance["digests"]
-    check_seal(tracker, run, digests)
-    sealed_text = (schema.SPEC, schema.MEASUREMENTS, schema.SERIES)
-    check_files(tracker, run.run_id, {name: digests.get(name, "none") for name in sealed_text})
+    check_manifest(tracker, run, digests)
+    texts = (schema.SPEC, schema.MEASUREMENTS, schema.SERIES)
+    check_files(tracker, run.run_id, {name: digests.get(name, "none") for name in texts})
     card = tracker.artifact(run.run_id, schema.FEEDBACK_CARD)
     if card or schema.FEEDBACK_CARD in digests:
         check_files(tracker, run.run_id, {schema.FEEDBACK_CARD: digests.get(schema.FEEDBACK_CARD, "none")})
-    sealed = read_sealed(files)
-    spec, measurements = sealed.spec, sealed.measurements
+    recorded = read_recorded(files)
+    spec, measurements = recorded.spec, recorded.measurements
     if spec.identity != run.tags.get(schema.TAG_SPEC):
         raise IntegrityError(
             f"run {run.run_id}: the tag {schema.TAG_SPEC} refers to another specification than {schema.SPEC}"
@@ -64,16 +64,16 @@ def read_record(tracker: Tracker, run: StoredRun) -> RunRecord:
     return RunRecord(
         run_id=run.run_id,
         name=run.name,
-        setting=sealed.setting,
-        status=sealed.status,
+        setting=recorded.setting,
+        status=recorded.status,
         spec=spec,
         measurements=replace(measurements, conventions=_held_once(measurements.conventions)),
-        trajectory=trajectory(sealed.rows, headline_of(sealed.measurements)),
-        integrity=Integrity("trusted", ("the logged metrics were not recomputed",), checks(sealed, run)),
+        trajectory=trajectory(recorded.rows, headline_of(recorded.measurements)),
+        integrity=Integrity("trusted", ("the logged metrics were not recomputed",), checks(recorded, run)),
         digests=digests,
         feedback=_held_once(_read(card, Feedback)[0]) if card else {},
         provenance={name: _held_once(value) for name, value in provenance.items() if name not in NOT_HELD},
-        by_site=by_site(sealed.rows),
+        by_site=by_site(recorded.rows),
     )
 
 
@@ -84,19 +84,19 @@ def _held_once(value: Any) -> Any:
 
 def table_history(tracker: Tracker, run: StoredRun) -> Check:
     """Compare the metric tables of a run that `read_record` accepts with its recorded series."""
-    return history_check(read_sealed({name: tracker.artifact(run.run_id, name) for name in NEEDED}), tracker, run)
+    return history_check(read_recorded({name: tracker.artifact(run.run_id, name) for name in NEEDED}), tracker, run)
 
 
-def read_sealed(files: Mapping[str, Path]) -> SealedRun:
+def read_recorded(files: Mapping[str, Path]) -> RecordedRun:
     """Decode the recorded files of a run (file name → path) without checking their digests."""
     source, spec = _read(files[schema.SPEC], RunSpec)
     _, measurements = _read(files[schema.MEASUREMENTS], Measurements)
-    return SealedRun(
+    return RecordedRun(
         spec, source, read_provenance(files[schema.PROVENANCE]), measurements, read_rows(files[schema.SERIES])
     )
 
 
-def check_seal(tracker: Tracker, run: StoredRun, digests: Mapping[str, str]) -> dict[str, int]:
+def check_manifest(tracker: Tracker, run: StoredRun, digests: Mapping[str, str]) -> dict[str, int]:
     """Compare provenance.json and the digests of the artifacts with the run's tag `fa.artifacts`.
 
     Returns:

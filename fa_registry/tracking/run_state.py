@@ -30,7 +30,7 @@ class HeartbeatMonitor:
 
         If two calls are more than 15 seconds apart, only 15 seconds are added, because the store may have been unreachable.
         """
-        now, text = self._clock(), run.tags.get(schema.TAG_SIGN, "")
+        now, text = self._clock(), run.tags.get(schema.TAG_HEARTBEAT, "")
         previous_text, silent_seconds, previous_time = self._seen.get(run.run_id, (text, 0.0, now))
         silent_seconds += min(now - previous_time, GAP)
         if previous_text != text:
@@ -72,7 +72,7 @@ class RunState:
     @property
     def lease(self) -> float:
         """Duration of the run's lease in seconds; infinite if the run has no valid heartbeat."""
-        match = SIGN.fullmatch(self.run.tags.get(schema.TAG_SIGN, ""))
+        match = SIGN.fullmatch(self.run.tags.get(schema.TAG_HEARTBEAT, ""))
         return min(max(int(match[2]), SHORTEST), LONGEST) if match else float("inf")
 
     @property

@@ -25,7 +25,7 @@ TAG_STUDY = "fa.study"
 TAG_STUDY_RUN = "fa.study_run"  # id of the study's own run, on each run that was trained for the study
 TAG_SETTING = "fa.setting"
 TAG_METHOD = "fa.method"  # label of the method without options
-TAG_VARIANT = "fa.twin"  # on a study's own run: how this variant differs from study.toml, {"data": …, "scale": …}
+TAG_VARIANT = "fa.variant"  # on a study's own run: how this variant differs from study.toml, {"data": …, "scale": …}
 # running | complete | diverged | stopped_early | interrupted | failed: MLflow's FINISHED can be wrong
 TAG_STATUS = "fa.status"
 TAG_KIND = "fa.kind"  # run | study | audit | launch
@@ -36,8 +36,8 @@ TAG_PAGES = "fa.pages"  # digests of the pages that an audit wrote: see tracking
 TAG_RENDERER = "fa.renderer"
 TAG_NOT_FINITE = "fa.not_finite"
 TAG_PROCESS = "fa.process"  # the process that writes the run, to detect its end: see process_ownership.process_tag
-TAG_CLAIM = "fa.claim"  # choosing | asks | held: which of several attempts trains the specification, see tracking.lease
-TAG_SIGN = "fa.sign_of_life"  # heartbeat, which changes while the process works
+TAG_LEASE = "fa.lease"  # choosing | asks | held: which of several attempts trains the specification, see tracking.lease
+TAG_HEARTBEAT = "fa.heartbeat"  # heartbeat, which changes while the process works
 TAG_EPOCH = "fa.epoch"  # `17 of 100`: progress, for display only; audits do not use it
 TAG_RESUMED = "fa.resumed_from"  # the epoch after which the run resumed: the run's time does not include earlier epochs
 TAG_STATE = "fa.state"  # the newest resume state that the run's process uploaded: see tracking.resume_upload
@@ -51,7 +51,7 @@ TAG_AUDIT = "fa.audit"  # digest of the whole report, on the audit's own run
 TAG_AUDIT_NUMBER = "fa.audit_number"  # on an audit's own run: 1 + the largest number of an earlier audit of the study
 TAG_FIRST_FIRE_BY = "fa.first_fire_by"  # the edition of the rules in the tags fa.first_fire.*
 # the sets of its method's seeds that audits judged, in order: `3:1f2e3d4c 5:…`, see audits.selection
-TAG_LOOKS = "fa.looks"
+TAG_INTERIM_ANALYSES = "fa.interim_analyses"
 TAG_STOP_ON = "fa.stop_on"  # the rules that could end the run (--stop-on), and their edition
 TAG_STOPPED_ON = "fa.stopped_on"  # the rules that ended the run, and the epoch
 TAG_CODE = "fa.code"  # digest over the code that trained the run, provenance.json's `code`: an index, no evidence
@@ -179,7 +179,7 @@ def step_checkpoint(step: int) -> str:
     return f"checkpoints/step_{step:04d}.safetensors"
 
 
-def sealed_step(names: Iterable[str]) -> int | None:
+def recorded_early_step(names: Iterable[str]) -> int | None:
     """Return the step of the first step checkpoint among artifact paths, or None if there is none."""
     steps = [int(match[1]) for name in names if (match := STEP.fullmatch(name))]
     return min(steps, default=None)

@@ -111,8 +111,8 @@ class RunWriter:
         own = setup.task.card.own_headline
         charts = schema.charts(metric for card in cards for metric in card.described)
         self._charts = (*([own.name] if own else []), *charts)[: schema.MOST_CHARTS]
-        self._sealed = {**setup.sealed, **({"conformance": dict(conformance)} if conformance else {})}
-        self._sealed |= {schema.CHARTS: list(self._charts)} if self._charts else {}
+        self._recorded_fields = {**setup.recorded_fields, **({"conformance": dict(conformance)} if conformance else {})}
+        self._recorded_fields |= {schema.CHARTS: list(self._charts)} if self._charts else {}
         self._folder = process_ownership.create_temp_dir("fa_registry-run-")
         self._study = study
         self._stop_on = ""
@@ -126,7 +126,7 @@ class RunWriter:
         self.rows: list[EpochRow] = []
         spec = setup.spec
         tags = {**schema.tags(spec, setting_label(spec), study), schema.TAG_PROCESS: process_ownership.process_tag()}
-        tags |= {schema.TAG_CODE: jsonio.digest_of(self._sealed["code"])}
+        tags |= {schema.TAG_CODE: jsonio.digest_of(self._recorded_fields["code"])}
         tags |= {schema.TAG_ADOPTED: "true"} if origin else {}
         tags |= schema.headline_tag(setup.task.headline)
         tags |= {schema.TAG_STUDY_RUN: study_run} if study_run else {}
@@ -135,7 +135,7 @@ class RunWriter:
         params = {} if open_end or lease_seconds else schema.params(spec)
         name = origin.name if origin else run_name(spec)
         self.run_id, self.holder = "", None
-        self._is_sealing = self._has_ended = False
+        self._is_ending = self._has_ended = False
         try:
             with deferred_interrupts():  # an interrupt here could leave a run in the store whose id is not known
                 self.run_id = tracker.adopt(adopt, name, tags, params) if adopt else tracker.create(name, tags, params)
@@ -171,7 +171,7 @@ class RunWriter:
         )
         (self._folder / schema.SPEC).write_text(jsonio.pretty(setup.spec), encoding="utf-8")
         if initial is not None:
-            self._sealed["initial_weights"] = content_digest(initial.state_dict())
+            self._recorded_fields["initial_weights"] = content_digest(initial.state_dict())
         if initial is not None and self._keep.checkpoint_every:
             save_tensors(self._folder / schema.INITIAL, initial.state_dict())
         self._write_feedback()
@@ -201,7 +201,7 @@ class RunWriter:
 
     def record_own_loop(self, fields: Mapping[str, Any]) -> None:
         """Add fields to the entry of a user-supplied loop in provenance.json."""
-        self._sealed[OWN_LOOP] = {**self._sealed[OWN_LOOP], **fields}
+        self._recorded_fields[OWN_LOOP] = {**self._recorded_fields[OWN_LOOP], **fields}
 
     def log_params(self, spec: RunSpec) -> None:
         """Set the final specification of a run that was created with `open_end`, and log its parameters."""
@@ -215,12 +215,12 @@ class RunWriter:
         """Record the state after the first steps and the chained digests of the epochs."""
         if early := trainer.early:
             save_tensors(self._folder / schema.step_checkpoint(early.step), early.tensors)
-        self._sealed[schema.EPOCH_CHAIN] = trainer.chain.digests
+        self._recorded_fields[schema.EPOCH_CHAIN] = trainer.chain.digests
         if self._keep.keep_states:
             written_epochs = [
                 epoch for epoch in self._kept_after if (self._folder / schema.after_kept_state(epoch)).exists()
             ]
-            self._sealed[schema.KEPT_STATES] = written_epochs
+            self._recorded_fields[schema.KEPT_STATES] = written_epochs
 
     def restore_rows(self, rows: list[EpochRow]) -> None:
         """Write the epochs that an interrupted run has measured. Their checkpoints stay in that run."""
@@ -312,7 +312,7 @@ class RunWriter:
         if self.rows[-1].epoch not in self._shown:  # the last epoch of a run that ended early
             self._show(self.rows[-1])
         self._tags |= tags
-        self._is_sealing = True
+        self._is_ending = True
         self._send(self._tracker)
         self._tracker.finish(self.run_id, "FINISHED")
         self.abandon()
@@ -341,7 +341,7 @@ class RunWriter:
         self._has_ended = True
         tracker = self._tracker.without_retry()
         try:
-            if self._is_sealing and schema.TAG_ARTIFACTS in tracker.get(self.run_id).tags:
+            if self._is_ending and schema.TAG_ARTIFACTS in tracker.get(self.run_id).tags:
                 tracker.finish(self.run_id, "FINISHED")  # the run is complete in the store, its tags included
                 return
             self._tags |= {schema.TAG_STATUS: status}
@@ -405,7 +405,7 @@ class RunWriter:
             "stepping": outcome.stepping,
             "eval_indices": list(range(len(setup.eval_batch[1]))),
             "points": self._keep.points,
-            **self._sealed,
+            **self._recorded_fields,
             "digests": digests,
             **({"origin": self._origin.provenance} if self._origin else {}),
         }

@@ -80,7 +80,7 @@ class ResumeFile:
         if not os.path.lexists(self.path):
             return []
         try:
-            head, rows, tensors = self._unsealed()
+            head, rows, tensors = self._checked_content()
             check_fits(trainer, tensors, early=head["early_step"] is not None)
         except IntegrityError as error:
             damaged_path = self.path.with_name(self.path.name + process_ownership.DAMAGED)
@@ -96,14 +96,14 @@ class ResumeFile:
     def reached(self) -> int:
         """Return the epoch of the saved state, or -1 if there is no readable file."""
         try:
-            return self._unsealed()[0]["epoch"] if os.path.lexists(self.path) else -1
+            return self._checked_content()[0]["epoch"] if os.path.lexists(self.path) else -1
         except IntegrityError:
             return -1
 
     def remove(self) -> None:
         self.path.unlink(missing_ok=True)
 
-    def _unsealed(self) -> tuple[Mapping[str, Any], list[EpochRow], Tensors]:
+    def _checked_content(self) -> tuple[Mapping[str, Any], list[EpochRow], Tensors]:
         """Return the JSON line, rows and tensors. An altered file or one of another run raises IntegrityError."""
         try:
             digest, _, body = check_file(self.path).read_bytes().partition(b"\n")

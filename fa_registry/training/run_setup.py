@@ -87,7 +87,7 @@ class RunSetup:
         return {"distribution": self.method.card.feedback, "seed": self.spec.seed, "stream": "feedback"}
 
     @property
-    def sealed(self) -> dict[str, Any]:
+    def recorded_fields(self) -> dict[str, Any]:
         """The code fingerprint that is recorded with the run."""
         return {"code": fingerprint(self.spec)}
 

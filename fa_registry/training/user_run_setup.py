@@ -108,7 +108,7 @@ class UserRunSetup:
         return user_task(self.batch[1], self.loss)
 
     @property
-    def sealed(self) -> dict[str, Any]:
+    def recorded_fields(self) -> dict[str, Any]:
         """The code fingerprint of the author's script and the installed diagnostics."""
         script = {
             "package": self.story.get("script", "a loop of its author's own"),

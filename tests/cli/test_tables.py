@@ -64,8 +64,8 @@ def test_rows_stand_one_below_the_other_where_nothing_else_fits(printed):
 
 def test_what_is_longer_than_the_terminal_stays_whole_to_be_copied(printed):
     digest = "0123456789abcdef" * 4
-    text = printed(60, lambda: table(["file", "SHA-256"], [["spec.json", digest]], "sealed"))
-    assert text.splitlines() == ["sealed", "spec.json", "  SHA-256:", f"  {digest}"]
+    text = printed(60, lambda: table(["file", "SHA-256"], [["spec.json", digest]], "recorded"))
+    assert text.splitlines() == ["recorded", "spec.json", "  SHA-256:", f"  {digest}"]
 
 
 def variants():

@@ -149,7 +149,7 @@ def test_a_half_written_run_is_refused_visibly(unpublished, trained):
     for run_id, status in half_written.items():
         tags = {schema.TAG_STATUS: status, schema.TAG_PROCESS: process_ownership.process_tag()}
         MlflowTracker().log(run_id, tags=tags)
-        MlflowTracker().remove_tags(run_id, [schema.TAG_ARTIFACTS])  # not sealed yet: nothing can be hidden in it
+        MlflowTracker().remove_tags(run_id, [schema.TAG_ARTIFACTS])  # not recorded yet: nothing can be hidden in it
     code, result = audited(trained)
     excluded = result["report"]["excluded"]
     assert code == 3 and {one["run_id"] for one in excluded} == half_written.keys()

@@ -181,7 +181,7 @@ def test_a_run_that_may_still_be_at_work_is_left_alone(trusting_audit):
         }
         run_id = run_of(method).run_id
         MlflowTracker().log(run_id, tags=tags)
-        MlflowTracker().remove_tags(run_id, [schema.TAG_ARTIFACTS])  # a run at work has sealed nothing
+        MlflowTracker().remove_tags(run_id, [schema.TAG_ARTIFACTS])  # a run at work has recorded nothing
     trusting_audit()
     for method, status in statuses.items():
         tags, updated = run_of(method).tags, method != "fa"
@@ -405,7 +405,7 @@ def test_two_audits_into_one_folder_store_their_own_pages_each(trained, monkeypa
 def test_an_audit_gives_a_heartbeat(audited_once):
     """Otherwise no worker could find later that its machine is gone."""
     audit = MlflowTracker().get(audited_once["audit_run_id"])
-    assert audit.tags[schema.TAG_SIGN] == f"0 of {process_ownership.LEASE} s"
+    assert audit.tags[schema.TAG_HEARTBEAT] == f"0 of {process_ownership.LEASE} s"
 
 
 def test_the_pages_reach_their_folder_where_the_store_takes_none(trained, monkeypatch, workplace):

@@ -56,7 +56,7 @@ def states(path, **options):
 
 
 def rewritten(path: Path, out: Path, change) -> Path:
-    """The bundle with its entries as `change` makes them of (name, bytes); the seal in the comment as it was."""
+    """The bundle with its entries as `change` makes them of (name, bytes); the digest in the comment as it was."""
     with zipfile.ZipFile(path) as source, zipfile.ZipFile(out, "w") as target:
         for entry in source.infolist():
             for name, data in change(entry.filename, source.read(entry)):
@@ -95,7 +95,7 @@ def test_a_light_one_has_no_tensors_and_says_what_it_does_not_prove(bundled):
 def test_every_flipped_byte_is_found(bundled):
     whole, flipped = Path("light.fa.zip").read_bytes(), Path("flipped.fa.zip")
     draw = random.Random(0)
-    ends = [*range(0, 60), *range(len(whole) - 200, len(whole))]  # the first header, the list of files, the seal
+    ends = [*range(0, 60), *range(len(whole) - 200, len(whole))]  # the first header, the list of files, the digest
     for at in [*draw.sample(ends, 40), *(draw.randrange(len(whole)) for _ in range(60))]:
         flipped.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << draw.randrange(8)]) + whole[at + 1 :])
         with pytest.raises(IntegrityError, match=r"flipped\.fa\.zip"):

@@ -143,7 +143,7 @@ def test_a_journal_is_shown_and_rolled_back(workplace, tmp_path_factory, tempora
 
 
 def audit_elsewhere(heartbeat, host="gone"):
-    tags = {schema.TAG_SIGN: heartbeat, schema.TAG_PROCESS: f"{host}:1:2:3", schema.TAG_KIND: "audit"}
+    tags = {schema.TAG_HEARTBEAT: heartbeat, schema.TAG_PROCESS: f"{host}:1:2:3", schema.TAG_KIND: "audit"}
     return StoredRun("a" * 32, "audit", "fa_registry", "RUNNING", 0, tags)
 
 
@@ -176,7 +176,7 @@ def test_an_audit_of_this_machine_and_a_training_run_are_left_to_other_checks(tm
 
 def test_the_next_command_that_writes_closes_an_audit_of_a_host_that_is_gone(registry, temporary, monkeypatch):
     audit = begun(owner="gone:1:2:3", kind="audit")
-    MlflowTracker().log(audit, tags={schema.TAG_SIGN: "4 of 120 s"})
+    MlflowTracker().log(audit, tags={schema.TAG_HEARTBEAT: "4 of 120 s"})
     open_tracker("", write=True)
     assert of_run(audit) == ("RUNNING", "running")
     later = time.time() + 121

@@ -13,29 +13,29 @@ from tests.helpers.plugins import NAME, installed
 
 @pytest.fixture
 def stated(tmp_path, tmp_path_factory, monkeypatch):
-    """stated(end): what training would seal where the suite's process ends so, and the files that are kept."""
+    """stated(end): what training would record where the suite's process ends so, and the files that are kept."""
     store = f"sqlite:///{tmp_path / 'mlflow.db'}"
 
     def call(end):
         plugin.forget()
         monkeypatch.setattr(method_conformance, "run_in_subprocess", lambda suite, seconds: end)
-        sealed = method_conformance.cached_conformance(spec(method=NAME), store)
-        return sealed, list((registry_folder(store) / "conformance").glob("*.json"))
+        recorded = method_conformance.cached_conformance(spec(method=NAME), store)
+        return recorded, list((registry_folder(store) / "conformance").glob("*.json"))
 
     with installed(tmp_path_factory.mktemp("package")) as plugin:
         yield call
 
 
 def test_a_suite_whose_process_was_killed_has_measured_nothing(stated):
-    sealed, kept = stated(JobEvent(0, "failed", "its process ended with signal SIGKILL", lost=True))
-    assert sealed["state"] == "unchecked" and "SIGKILL" in sealed["failures"][0] and kept == []
-    sealed, kept = stated(JobEvent(0, "done", ()))
-    assert sealed["state"] == "passed" and len(kept) == 1  # measured as soon as it can be
+    recorded, kept = stated(JobEvent(0, "failed", "its process ended with signal SIGKILL", lost=True))
+    assert recorded["state"] == "unchecked" and "SIGKILL" in recorded["failures"][0] and kept == []
+    recorded, kept = stated(JobEvent(0, "done", ()))
+    assert recorded["state"] == "passed" and len(kept) == 1  # measured as soon as it can be
 
 
 def test_a_method_that_ends_the_suite_fails(stated):
-    sealed, kept = stated(JobEvent(0, "failed", "its process ended with exit code 3"))
-    assert sealed["state"] == "failed" and len(kept) == 1
+    recorded, kept = stated(JobEvent(0, "failed", "its process ended with exit code 3"))
+    assert recorded["state"] == "failed" and len(kept) == 1
 
 
 def test_another_suite_measures_again(stated, monkeypatch):

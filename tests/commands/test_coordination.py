@@ -43,7 +43,7 @@ def tracker(registry, workplace):
 def held(tracker, process=FAR, lease=10):
     """A run of the first spec of the tiny study whose process is at work elsewhere, and the spec's identity."""
     spec = RunSelector("tiny", overrides={"device": "cpu"}).as_asked.specs[0]
-    tags = {**schema.tags(spec, "somewhere", "tiny"), schema.TAG_PROCESS: process, schema.TAG_CLAIM: HELD}
+    tags = {**schema.tags(spec, "somewhere", "tiny"), schema.TAG_PROCESS: process, schema.TAG_LEASE: HELD}
     return tracker.create("held", {**tags, **heartbeat_tag(0, lease)}, schema.params(spec)), spec.identity
 
 
@@ -71,7 +71,7 @@ def test_a_study_waits_for_what_others_train_and_is_complete_with_it(registry, t
     assert result.exit_code == 0, result.output
     assert summary["elsewhere"] == [run_id] and len(summary["trained"]) == 2
     (study,) = tracker.search({schema.TAG_KIND: "study"})  # its own run gives a heartbeat too
-    assert study.tags[schema.TAG_SIGN].endswith(" of 120 s") and schema.TAG_CLAIM not in study.tags
+    assert study.tags[schema.TAG_HEARTBEAT].endswith(" of 120 s") and schema.TAG_LEASE not in study.tags
     assert [run.run_id for run in attempts(tracker, identity)] == [run_id]
 
 
@@ -102,7 +102,7 @@ def test_with_force_no_question_is_asked(registry, tracker):
     assert registry(*STUDY, "--force").exit_code == 0
     (forced,) = attempts(tracker, identity)
     assert tracker.get(run_id).state == "RUNNING"
-    assert forced.tags[schema.TAG_CLAIM] == HELD and forced.params  # else others would wait for a run that is choosing
+    assert forced.tags[schema.TAG_LEASE] == HELD and forced.params  # else others would wait for a run that is choosing
 
 
 def test_train_too_waits_and_says_which_run_it_is(registry, tracker, monkeypatch):
@@ -110,7 +110,13 @@ def test_train_too_waits_and_says_which_run_it_is(registry, tracker, monkeypatch
     run = tracker.get(first)
     tracker.discard(first)
     own = {name: value for name, value in run.tags.items() if name.startswith("fa.")}
-    tags = {**own, schema.TAG_STATUS: "running", schema.TAG_PROCESS: FAR, schema.TAG_CLAIM: HELD, **heartbeat_tag(0, 10)}
+    tags = {
+        **own,
+        schema.TAG_STATUS: "running",
+        schema.TAG_PROCESS: FAR,
+        schema.TAG_LEASE: HELD,
+        **heartbeat_tag(0, 10),
+    }
     other = tracker.create("held", tags, run.params)
 
     meanwhile(monkeypatch, lambda: tracker.log(other, tags={schema.TAG_STATUS: "complete"}))
@@ -248,7 +254,7 @@ def test_a_run_without_a_heartbeat_is_listed_and_closed_only_where_a_person_says
     registry, tracker, sign_of_life
 ):
     # a heartbeat without a duration would be waited for without an end
-    tags = {schema.TAG_KIND: "audit", schema.TAG_STATUS: "running", schema.TAG_SIGN: sign_of_life}
+    tags = {schema.TAG_KIND: "audit", schema.TAG_STATUS: "running", schema.TAG_HEARTBEAT: sign_of_life}
     lost = tracker.create("lost", {**tags, schema.TAG_PROCESS: "old box:1:1:1"}, {})
     other = tracker.create("other", {**tags, schema.TAG_PROCESS: FAR}, {})
 

@@ -14,7 +14,7 @@ from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.reader import read_record
 
 
-def test_a_series_is_the_sealed_file(trained):
+def test_a_series_is_the_recorded_file(trained):
     (run,) = MlflowTracker().search({schema.TAG_KIND: "run", "fa.method": "dfa"})
     frame, record = fa_registry.series(run.run_id[:8]), read_record(MlflowTracker(), run)
     last = frame[frame.epoch == 2]

@@ -60,7 +60,7 @@ def ends(kind="run"):
     return [(run.state, run.tags[schema.TAG_STATUS]) for run in MlflowTracker().search({schema.TAG_KIND: kind})]
 
 
-def is_sealing(*given, tags=(), **named):
+def is_ending(*given, tags=(), **named):
     return schema.TAG_ARTIFACTS in (tags or given[-1])
 
 
@@ -94,9 +94,9 @@ def test_a_run_that_is_stopped_is_interrupted_and_the_same_call_trains_it(workpl
 
 
 @pytest.mark.parametrize("after", [False, True])
-def test_a_run_whose_files_are_sealed_is_complete(workplace, pressing, after):
+def test_a_run_whose_files_are_recorded_is_complete(workplace, pressing, after):
     if after:
-        pressing(MlflowTracker, "log", after=True, when=is_sealing)
+        pressing(MlflowTracker, "log", after=True, when=is_ending)
     else:
         pressing(MlflowTracker, "finish")
     with pytest.raises(KeyboardInterrupt):

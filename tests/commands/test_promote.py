@@ -250,8 +250,8 @@ def test_an_audit_of_other_files(judged):
     content["digests"]["extra"] = "0"
     text = json.dumps(content)
     with spoilt(proof, text.encode()):
-        sealed = jsonio.digest_of({**content["digests"], schema.PROVENANCE: jsonio.file_digest(proof)})
-        with tagged(judged, run, fa_artifacts=sealed) as changed:
+        recorded = jsonio.digest_of({**content["digests"], schema.PROVENANCE: jsonio.file_digest(proof)})
+        with tagged(judged, run, fa_artifacts=recorded) as changed:
             judged.check_refused(changed, *BY_NEWEST)
 
 

@@ -71,7 +71,7 @@ def test_a_loop_of_open_end_has_no_time_left(tracker, clock):
 
 
 def test_a_run_that_gives_no_sign_is_seen_to_be_silent(tracker, clock):
-    begin(tracker, **{schema.TAG_SIGN: "1 of 120 s"})
+    begin(tracker, **{schema.TAG_HEARTBEAT: "1 of 120 s"})
     watching = StatusPoller(tracker, clock=clock, signs=HeartbeatMonitor(clock))
     watching.poll()
     clock.passes(10)

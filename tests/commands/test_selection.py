@@ -72,7 +72,7 @@ class Study:
         stored = [Stored(record.run_id, self.tags.get(record.run_id, {})) for record in records]
         looks, tags = previous_seed_sets(records, stored)
         for run_id, tag in tags.items():
-            self.tags[run_id] = {schema.TAG_LOOKS: tag}
+            self.tags[run_id] = {schema.TAG_INTERIM_ANALYSES: tag}
         return looks.get(seeds_key(records[0].spec))
 
 
@@ -111,7 +111,7 @@ def test_a_tag_stays_as_long_as_mlflow_takes():
     study = Study()
     for last in range(2, MOST_SEED_SETS + 30):
         study.audit(1, last)
-    assert len(study.tags["r1"][schema.TAG_LOOKS]) < 5000
+    assert len(study.tags["r1"][schema.TAG_INTERIM_ANALYSES]) < 5000
     assert study.audit(1, MOST_SEED_SETS + 40) == MOST_SEED_SETS + 1
 
 

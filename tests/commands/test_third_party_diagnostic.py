@@ -126,7 +126,7 @@ def test_every_run_holds_it_verified_and_has_its_charts(pages):
         assert charted == {**by_site, "strange_end": 0.0625, "strange_named": 4321.0}
 
 
-def test_a_chart_that_is_not_what_was_sealed_is_a_mismatch_wherever_it_is_audited(pages):
+def test_a_chart_that_is_not_what_was_recorded_is_a_mismatch_wherever_it_is_audited(pages):
     changed = {}
     for key, run in zip(("strange/site_01", "strange_end"), json.loads(pages["audit.json"])["runs"], strict=False):
         run_id = run["record"]["run_id"]

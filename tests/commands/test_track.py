@@ -384,7 +384,7 @@ def test_an_audit_refuses_a_factory_that_cannot_be_imported_before_it_recomputes
 
 
 def test_figures_that_are_not_the_models_are_a_mismatch(workplace, model, batch, monkeypatch):
-    """Sealed as they are by an author who edited the numbers: the weights and the batch show it."""
+    """Recorded as they are by an author who edited the numbers: the weights and the batch show it."""
     genuine = track.measured
 
     def flattered(*given, **options):

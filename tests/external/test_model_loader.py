@@ -196,20 +196,20 @@ def test_a_version_that_promote_did_not_create_is_refused(promoted):
         fa_registry.load_model("models:/tinny/1", promoted.store)
 
 
-@pytest.mark.parametrize("resealed", [False, True])
-def test_weights_that_were_changed_are_refused_even_if_the_run_records_them_anew(promoted, tmp_path, resealed):
-    """resealed: the manifest and its digest in the run's tag are made for the changed weights; the tags of the version are not."""
+@pytest.mark.parametrize("rewritten", [False, True])
+def test_weights_that_were_changed_are_refused_even_if_the_run_records_them_anew(promoted, tmp_path, rewritten):
+    """rewritten: the manifest and its digest in the run's tag are made for the changed weights; the tags of the version are not."""
     store = promoted.folder, tmp_path / "copy"
     shutil.copytree(*store, symlinks=True)
     copy = type(promoted)(store[1])
     run = copy.run()
     final, manifest = copy.artifact(run, schema.FINAL), copy.artifact(run, schema.PROVENANCE)
     change(final)
-    if resealed:
+    if rewritten:
         content = json.loads(manifest.read_text())
         content["digests"][schema.FINAL] = jsonio.file_digest(final)
         manifest.write_text(json.dumps(content))
-        seal = jsonio.digest_of({**content["digests"], schema.PROVENANCE: jsonio.file_digest(manifest)})
-        copy.tracker.log(run.run_id, tags={schema.TAG_ARTIFACTS: seal})
+        digest = jsonio.digest_of({**content["digests"], schema.PROVENANCE: jsonio.file_digest(manifest)})
+        copy.tracker.log(run.run_id, tags={schema.TAG_ARTIFACTS: digest})
     with pytest.raises(IntegrityError):
         fa_registry.load_model("models:/tiny/1", copy.store)

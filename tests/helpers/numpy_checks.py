@@ -55,7 +55,7 @@ def check_step(method: str, reference: Reference, penalty: float, credit_norm: s
     for name, gradient in found.items():
         off = np.abs(gradient - expected[name]).max() / np.abs(expected[name]).max()
         assert gradient == pytest.approx(expected[name], rel=1e-9, abs=1e-9 * np.abs(expected[name]).max()), (
-            f"{name}: off by {off:.1e} of its largest entry; some 1e-8 is a feedback that the twin did not round to float32"
+            f"{name}: off by {off:.1e} of its largest entry; some 1e-8 is a feedback that the reference did not round to float32"
         )
 
 

@@ -16,7 +16,7 @@ from fa_registry.errors import InvalidFields, UsageError
 from fa_registry.records import Reading, objection_in, wrong_gradient
 from fa_registry.tracking.integrity_checks import FILES, checks
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
-from fa_registry.tracking.reader import NEEDED, read_record, read_sealed
+from fa_registry.tracking.reader import NEEDED, read_record, read_recorded
 from fa_registry.training.reference import SAMPLES as QUICK
 from tests.own_models.nets import (
     BOTH,
@@ -298,7 +298,7 @@ def test_only_a_refuted_reference_may_withdraw_what_the_last_epoch_shows(workpla
         run.epoch(test_accuracy=0.5)
     tracker = MlflowTracker()
     stored = tracker.get(run.run_id)
-    kept = read_sealed({name: tracker.artifact(run.run_id, name) for name in NEEDED})
+    kept = read_recorded({name: tracker.artifact(run.run_id, name) for name in NEEDED})
     sites = {**kept.measurements.sites, "g_norm": (final, *kept.measurements.sites["g_norm"][1:])}
     kept = dataclasses.replace(kept, measurements=dataclasses.replace(kept.measurements, sites=sites))
     assert next(check for check in checks(kept, stored) if check.subject == FILES).outcome == outcome
@@ -312,7 +312,7 @@ def test_what_is_final_is_checked_on_the_whole_batch(workplace):
     assert epoch.sites["g_norm"][1].value is not None
     tracker = MlflowTracker()
     stored = tracker.get(run.run_id)
-    kept = read_sealed({name: tracker.artifact(run.run_id, name) for name in NEEDED})
+    kept = read_recorded({name: tracker.artifact(run.run_id, name) for name in NEEDED})
     assert {check.outcome for check in checks(kept, stored)} == {"agrees"}
     final = read_record(tracker, stored).measurements
     assert [reading.value for reading in final.sites["g_norm"]] == [None] * 3

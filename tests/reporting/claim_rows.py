@@ -295,11 +295,11 @@ def rows_of_stability() -> Iterator[Row]:
 
 def rows_of_evidence() -> Iterator[Row]:
     """What prevents every other claim: a manifest mismatch, a method or code that is another."""
-    sealed = a_run(CLEARS)
+    recorded = a_run(CLEARS)
     mismatch = Integrity("mismatch", ("accuracy: logged 0.9, recomputed 0.8",))
-    forged = with_record(sealed, integrity=mismatch)
-    yield row("differs from its seal", forged, sealed)
-    yield row("trained depth", sealed, forged)
+    forged = with_record(recorded, integrity=mismatch)
+    yield row("differs from its seal", forged, recorded)
+    yield row("trained depth", recorded, forged)
     for key, rule, outcome, state in (
         ("method fails", METHOD, "fail", "FAILED"),
         ("method not measured", METHOD, "warn", "STATED"),
@@ -310,9 +310,9 @@ def rows_of_evidence() -> Iterator[Row]:
         ("other code", CODE, "not_applicable", "OTHER"),
     ):
         found = a_finding(rule, outcome, quantity=rule, observed=Reading(None, "why"), state=state)
-        yield row(key, a_run(CLEARS, found), sealed)
+        yield row(key, a_run(CLEARS, found), recorded)
         if key in ("method fails", "other code"):  # these void every other claim
-            yield row("trained depth", sealed, a_run(CLEARS, found))
+            yield row("trained depth", recorded, a_run(CLEARS, found))
     beats = a_run(CLEARS, verdict="warn")
     for rule, state in ((MEASURING, UNDECIDED_HERE), (MEASURING, NOT_MEASURED), (REPETITIONS, CONTRADICTED)):
         unconfirmed = a_run(CLEARS, a_finding(rule, "warn", quantity=rule, state=state), verdict="warn")
@@ -327,11 +327,11 @@ def rows_of_evidence() -> Iterator[Row]:
 
 def rows_of_stated_controls() -> Iterator[Row]:
     """What is claimed where the author states the accuracy of the frozen control."""
-    sealed = a_run(CLEARS)
+    recorded = a_run(CLEARS)
     stated = depth("STATED", "warn", 10.0, None, stated=True)
     typed, trained = (depth("UNDECIDED", "warn", 3.5, (-2.2, 9.2), stated=typed_in) for typed_in in (True, False))
     yield row("undecided", a_run(typed, verdict="warn"), a_run(trained, verdict="warn"))
-    yield row("stated", a_run(stated), sealed)
+    yield row("stated", a_run(stated), recorded)
     doubted = dataclasses.replace(stated, reference_run_id="f" * 32)
     yield row("stated", a_run(stated), a_run(doubted))
     yield row("stated", a_run(doubted), a_run(stated))
@@ -347,16 +347,16 @@ SUSPICIONS = {
 
 def rows_of_suspicions() -> Iterator[Row]:
     """What forbids a claim although every metric passes: no rule, no answers and no depth that are the method's own."""
-    sealed = a_run(CLEARS)
+    recorded = a_run(CLEARS)
     for key, rule in SUSPICIONS.items():
         found = a_finding(rule, "warn", quantity=rule, observed=Reading(None, "why"), state="STATE")
-        yield row(key, a_run(CLEARS, found), sealed)
+        yield row(key, a_run(CLEARS, found), recorded)
     guessing = a_run(depth("AT CHANCE", "fail", 3.0, (2.5, 3.5)), verdict="fail")
-    yield row("at chance", guessing, sealed)
+    yield row("at chance", guessing, recorded)
     alone = a_run(depth("LAST BLOCK", "warn", 10.0, (8.0, 12.0)), verdict="warn")
-    yield row("last block", alone, sealed)
+    yield row("last block", alone, recorded)
     over_it = a_run(depth("CLEARS", "pass", 10.0, (8.0, 12.0), reference_run_id="l" * 32))
-    yield row("trained depth", over_it, sealed)
+    yield row("trained depth", over_it, recorded)
 
 
 def rows_of_adopted_runs() -> Iterator[Row]:

@@ -66,7 +66,7 @@ def test_a_violation_outweighs_what_is_not_known_and_that_what_was_avoided(rich)
     assert outcomes(saved) == ["avoided", "not applicable"]
 
 
-def test_a_run_that_is_not_what_was_sealed_avoids_nothing(rich):
+def test_a_run_that_is_not_what_was_recorded_avoids_nothing(rich):
     """Its own figures say that it avoids much; nothing of that is evidence."""
     before = {item.number for item in checklist(rich) if item.outcome == "avoided"}
     forged = {"integrity": "mismatch"}

@@ -163,7 +163,7 @@ def gone(run_id, *checks):
 
 
 def test_one_line_a_subject_with_the_runs_of_each_outcome_worst_first():
-    fine, strange = Check("code", "agrees", "as sealed"), Check("a third-party check", "not possible", "no GPU")
+    fine, strange = Check("code", "agrees", "as recorded"), Check("a third-party check", "not possible", "no GPU")
     rows = evidence(
         [run("r1", fine), run("r2", fine, strange)], [gone("r3", Check("code", "differs", "another dfa.py"))]
     )
@@ -173,7 +173,7 @@ def test_one_line_a_subject_with_the_runs_of_each_outcome_worst_first():
     ]
     assert [(one.outcome, one.detail, one.run_ids.shown) for one in rows[0].said.shown] == [
         ("differs", "another dfa.py", ("r3",)),
-        ("agrees", "as sealed", ("r1", "r2")),
+        ("agrees", "as recorded", ("r1", "r2")),
     ]
 
 
@@ -195,7 +195,7 @@ def test_a_run_whose_file_was_changed_is_a_mismatch_of_the_page():
     assert [one.run_id for one in not_intact([changed, *others])] == ["r2", "r4"]
 
 
-def test_the_pages_of_a_run_that_was_held_against_its_seal(tmp_path):
+def test_the_pages_of_a_run_that_was_compared_with_its_manifest(tmp_path):
     checks = (Check("figures", "agrees", "bit-equal"), Check("first steps", "not possible", "a step takes too long"))
     report = small_report()
     pages = written(

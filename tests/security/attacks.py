@@ -1,6 +1,6 @@
-"""What an attacker who owns the store can do: edit its tables, edit a run's files, and seal them again as the writer does.
+"""What an attacker who owns the store can do: edit its tables, edit a run's files, and record them again as the writer does.
 
-Each attack of this folder goes through here and never through the registry's own code, except for the digests of a seal.
+Each attack of this folder goes through here and never through the registry's own code, except for the digests of a manifest.
 """
 
 from __future__ import annotations
@@ -59,19 +59,19 @@ class Store:
         self.sql("INSERT OR REPLACE INTO tags (key, value, run_uuid) VALUES (?, ?, ?)", name, value, run_id)
 
     def change_json(self, run_id: str, name: str, change: Callable[[dict[str, Any]], None]) -> None:
-        """Let `change` edit a JSON artifact in place; seal it again to make it count."""
+        """Let `change` edit a JSON artifact in place; record it again to make it count."""
         held = self.json(run_id, name)
         change(held)
         (self.artifacts(run_id) / name).write_text(jsonio.pretty(held), encoding="utf-8")
 
-    def seal(self, run_id: str) -> None:
+    def write_manifest(self, run_id: str) -> None:
         """The manifest again over the run's files as they are now: digests in provenance.json, their digest in the tag."""
         folder = self.artifacts(run_id)
         provenance = self.json(run_id, schema.PROVENANCE)
         provenance["digests"] = {name: jsonio.file_digest(folder / name) for name in provenance["digests"]}
         (folder / schema.PROVENANCE).write_text(jsonio.pretty(provenance), encoding="utf-8")
-        sealed = {**provenance["digests"], schema.PROVENANCE: jsonio.file_digest(folder / schema.PROVENANCE)}
-        self.set_tag(run_id, schema.TAG_ARTIFACTS, jsonio.digest_of(sealed))
+        recorded = {**provenance["digests"], schema.PROVENANCE: jsonio.file_digest(folder / schema.PROVENANCE)}
+        self.set_tag(run_id, schema.TAG_ARTIFACTS, jsonio.digest_of(recorded))
 
     def restate(self, run_id: str, spec: RunSpec) -> None:
         """Another specification for the run, in all files, tags and parameters that name it; recorded with new digests."""
@@ -82,7 +82,7 @@ class Store:
         for name, value in schema.params(spec).items():
             statement = "INSERT OR REPLACE INTO params (key, value, run_uuid) VALUES (?, ?, ?)"
             self.sql(statement, name, value, run_id)
-        self.seal(run_id)
+        self.write_manifest(run_id)
 
     def reweigh(self, run_id: str, tensors: dict[str, Tensor]) -> None:
         """Other final weights for the run, and their digest in its file and tag."""
@@ -90,7 +90,7 @@ class Store:
         digest = content_digest(tensors)
         self.change_json(run_id, schema.PROVENANCE, lambda held: held.update(final_weights=digest))
         self.set_tag(run_id, schema.TAG_WEIGHTS, digest)
-        self.seal(run_id)
+        self.write_manifest(run_id)
 
     def retell(self, run_id: str) -> None:
         """The metrics of measurements.json into the last epoch of the series and into MLflow's tables; new digests."""
@@ -106,14 +106,14 @@ class Store:
             for table in ("metrics", "latest_metrics"):
                 statement = f"UPDATE {table} SET value = ?, is_nan = 0 WHERE run_uuid = ? AND key = ? AND step = ?"
                 self.sql(statement, schema.shown(point.value), run_id, point.key, point.step)
-        self.seal(run_id)
+        self.write_manifest(run_id)
 
     def change_series(self, run_id: str, value: Callable[[int, str], float | None]) -> None:
         """Other values in the series, value(epoch, name) where that is a number, and new digests."""
         path = self.artifacts(run_id) / schema.SERIES
         rows = [(row, None if row[4] else value(*row[:2])) for row in read_rows(path)]
         _write(path, [row if new is None else (*row[:3], new, *row[4:]) for row, new in rows])
-        self.seal(run_id)
+        self.write_manifest(run_id)
 
 
 def _write(path: Path, rows: list[SeriesRow]) -> None:

@@ -67,12 +67,12 @@ def edit_page_of_another_release(store, run_id):
 
 
 def edit_attached_pages(store, run_id):
-    sealed = json.loads(store.tags(run_id)[schema.TAG_PAGES])
+    recorded = json.loads(store.tags(run_id)[schema.TAG_PAGES])
     for name in (schema.FORM, schema.SHORT_FORM):
         path = store.artifacts(run_id) / name
         path.write_text(passed(path.read_text(encoding="utf-8")), encoding="utf-8")
-        sealed[name] = jsonio.file_digest(path)
-    store.set_tag(run_id, schema.TAG_PAGES, jsonio.canonical(sealed))
+        recorded[name] = jsonio.file_digest(path)
+    store.set_tag(run_id, schema.TAG_PAGES, jsonio.canonical(recorded))
 
 
 def edit_verdict_tags(store, run_id):
@@ -216,7 +216,7 @@ def test_zeroed_weights_are_not_loaded(promoted, changed):
         statement = "UPDATE model_version_tags SET value = ? WHERE key = ?"
         store.sql(statement, jsonio.file_digest(path), schema.TAG_WEIGHTS)
     if changed == "the run's manifest too":
-        store.seal(run_id)
+        store.write_manifest(run_id)
     with pytest.raises(IntegrityError):
         load_model("models:/fa/1")
 

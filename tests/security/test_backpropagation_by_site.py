@@ -20,7 +20,7 @@ from fa_registry.evidence.backprop_check import (
     early_objection,
 )
 from fa_registry.evidence.replay import RecordedEpochs
-from fa_registry.evidence.replay_from_seed import SealedTraining, replay_training
+from fa_registry.evidence.replay_from_seed import RecordedTraining, replay_training
 from fa_registry.methods.base import NoFeedback
 from fa_registry.methods.dfa import DirectFeedbackAlignment
 from fa_registry.seeding import generator
@@ -202,8 +202,8 @@ class ForAWhile(Mixed):
 
 def test_steps_that_an_author_cannot_know_are_compared_in_a_whole_replay():
     def replayed(draws):
-        sealed = SealedTraining(epochs=2, exact=False, recorded=RecordedEpochs(draws=draws))
-        return replay_training(setup_of(ForAWhile()), sealed, replay=80).near_backprop
+        recorded = RecordedTraining(epochs=2, exact=False, recorded=RecordedEpochs(draws=draws))
+        return replay_training(setup_of(ForAWhile()), recorded, replay=80).near_backprop
 
     assert replayed({}) == ""
     assert replayed({1: 45 + 7}).startswith(f"at step {45 + 8}: {ANOTHER_NAME}")

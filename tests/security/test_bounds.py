@@ -41,7 +41,7 @@ ATTACKS = [
 def attack(store, run_id, name, change):
     """Change one number of a run and record everything again, the tag of its specification included."""
     store.change_json(run_id, name, change)
-    store.seal(run_id)
+    store.write_manifest(run_id)
     if name == schema.SPEC:
         store.set_tag(run_id, schema.TAG_SPEC, jsonio.digest_of(store.json(run_id, name)))
 

@@ -91,9 +91,9 @@ class World:
         return page.read_text(encoding="utf-8")
 
     def forge(self, **fields: object) -> None:
-        """Other words in the run's provenance, sealed again."""
+        """Other words in the run's provenance, recorded again."""
         self.store.change_json(self.run_id, schema.PROVENANCE, lambda held: held.update(fields))
-        self.store.seal(self.run_id)
+        self.store.write_manifest(self.run_id)
 
 
 @contextmanager
@@ -159,13 +159,13 @@ def cached(store: Store) -> list[Path]:
 
 
 def test_an_honest_method_of_another_package_is_checked_and_named(world):
-    sealed = world.store.json(world.run_id, schema.PROVENANCE)
-    entry = sealed["code"][f"methods/{NAME}"]
+    recorded = world.store.json(world.run_id, schema.PROVENANCE)
+    entry = recorded["code"][f"methods/{NAME}"]
     assert (entry["package"], entry["version"], len(entry["digest"])) == ("orthogonal-feedback", "0.1.0", 64)
-    assert sealed["code"]["architectures/resmlp"] == {"version": 1}
-    assert sealed["conformance"] == {"state": "passed", "failures": [], "architecture": "resmlp"}
+    assert recorded["code"]["architectures/resmlp"] == {"version": 1}
+    assert recorded["conformance"] == {"state": "passed", "failures": [], "architecture": "resmlp"}
     assert len(cached(world.store)) == 1
-    assert world.store.tags(world.run_id)[schema.TAG_CODE] == jsonio.digest_of(sealed["code"])
+    assert world.store.tags(world.run_id)[schema.TAG_CODE] == jsonio.digest_of(recorded["code"])
     code, run = world.audit("--replay", "auto", published=True)
     assert run.record.integrity.state == "verified"
     assert (run.record.conformance.state, of(run, "method").outcome) == ("passed", "pass")
@@ -195,9 +195,9 @@ def test_a_forged_conformance_is_not_believed(secretly_bp):
     assert (code, run.verdict.outcome, run.record.conformance.state) == (1, "fail", "failed")
 
 
-def test_a_method_called_our_own_in_the_sealed_file_is_still_checked(secretly_bp):
-    sealed = secretly_bp.store.json(secretly_bp.run_id, schema.PROVENANCE)["code"]
-    secretly_bp.forge(code={**sealed, f"methods/{NAME}": {"version": 1}}, conformance={"state": "own"})
+def test_a_method_called_our_own_in_the_recorded_file_is_still_checked(secretly_bp):
+    recorded = secretly_bp.store.json(secretly_bp.run_id, schema.PROVENANCE)["code"]
+    secretly_bp.forge(code={**recorded, f"methods/{NAME}": {"version": 1}}, conformance={"state": "own"})
     code, run = secretly_bp.audit()
     assert (code, run.verdict.outcome, run.record.conformance.state) == (3, "incomplete", "unchecked")
 
@@ -264,8 +264,8 @@ def test_a_method_that_is_not_installed_at_the_audit_is_at_most_a_statement(worl
 
 
 def test_a_member_of_ours_of_another_version_is_other_code(world, monkeypatch):
-    sealed = world.store.json(world.run_id, schema.PROVENANCE)["code"]
-    world.forge(code={**sealed, "architectures/resmlp": {"version": 7}})
+    recorded = world.store.json(world.run_id, schema.PROVENANCE)["code"]
+    world.forge(code={**recorded, "architectures/resmlp": {"version": 7}})
     code, run = world.audit()
     assert (code, run.verdict.outcome, run.record.integrity.state) == (3, "incomplete", "unverifiable")
     assert "architecture resmlp:" in run.record.integrity.details[0]

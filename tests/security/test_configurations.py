@@ -24,7 +24,7 @@ def change_run(store, run_id: str, by: float, conventions: dict[str, str]) -> No
         held["conventions"] |= conventions
 
     store.change_json(run_id, schema.MEASUREMENTS, change)
-    store.seal(run_id)
+    store.write_manifest(run_id)
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from fa_registry.training.checkpoint import load_tensors, save_tensors
 from tests.helpers.stores import copy_store, made_once, working_in
 from tests.security.attacks import Store
 from tests.security.conftest import call, integrity_of, judged
-from tests.security.test_replay_from_seed import STEP, decoded, measure_again_and_seal
+from tests.security.test_replay_from_seed import STEP, decoded, measure_again_and_record
 
 pytestmark = pytest.mark.long
 
@@ -34,7 +34,7 @@ def negate_head(store: Store, run_id: str) -> None:
     heads = [name for name in tensors if name.startswith("out_head.")]
     assert heads
     store.reweigh(run_id, {name: -tensor if name in heads else tensor for name, tensor in tensors.items()})
-    measure_again_and_seal(store, run_id)
+    measure_again_and_record(store, run_id)
     store.retell(run_id)
 
 
@@ -251,7 +251,7 @@ def test_controls_that_are_their_own_weights_after_eight_steps(store, audit, rep
             name.removeprefix("network."): tensor for name, tensor in early.items() if name.startswith("network.")
         }
         store.reweigh(run_id, network)
-        measure_again_and_seal(store, run_id)
+        measure_again_and_record(store, run_id)
         store.retell(run_id)
     code, report = audit("--replay", replay)
     assert code == 3 and {one.run_id for one in report.excluded} == set(controls)

@@ -13,7 +13,7 @@ from fa_registry.training.checkpoint import load_tensors
 from tests.security.conftest import call, judged
 from tests.security.test_controls import EDITIONS, SIZES, depth_of, form, negate_head, opinions, promoted_aliases
 from tests.security.test_middle import claims_another_processor
-from tests.security.test_replay_from_seed import measure_again_and_seal
+from tests.security.test_replay_from_seed import measure_again_and_record
 
 
 def train_again(seed: int, control: str = "none") -> str:
@@ -57,7 +57,7 @@ def retouched(store) -> str:
     run_id = train_again(1)
     tensors = load_tensors(store.artifacts(run_id) / schema.FINAL)
     store.reweigh(run_id, {name: tensor * 1.05 for name, tensor in tensors.items()})
-    measure_again_and_seal(store, run_id)
+    measure_again_and_record(store, run_id)
     store.retell(run_id)
     claims_another_processor(store, run_id)
     return run_id

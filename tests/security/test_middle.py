@@ -99,7 +99,7 @@ def bp_after_eight_steps(forged) -> str:
 def claims_another_processor(store, run_id: str) -> None:
     """Write another processor into a run's files, so that no audit here can demand its bits."""
     store.change_json(run_id, schema.MEASUREMENTS, lambda held: held["conventions"].update(processor="Other CPU, AVX2"))
-    store.seal(run_id)
+    store.write_manifest(run_id)
 
 
 @pytest.mark.long
@@ -219,7 +219,7 @@ def test_all_runs_replayed_whole_leave_no_middle(store, audit, forged, bp_after_
         (other_digest, lambda held: held[schema.EPOCH_CHAIN].__setitem__(3, "0" * 64)),
     ):
         store.change_json(run_id, schema.PROVENANCE, change)
-        store.seal(run_id)
+        store.write_manifest(run_id)
     store.change_series(other_losses, lambda *key: {(2, "loss_train"): 0.1}.get(key))
     code, report = audit("--replay", "all")
     expected = {  # the first epoch that differs, and in what
@@ -288,7 +288,7 @@ def test_states_that_a_study_keeps_are_replayed_one_epoch_further(store, audit):
     assert checks(report, run_id)["kept states"] == "agrees"
     path = store.artifacts(run_id) / schema.after_kept_state(2)
     path.write_bytes((store.artifacts(run_id) / schema.after_kept_state(1)).read_bytes())
-    store.seal(run_id)
+    store.write_manifest(run_id)
     code, report = audit("--seeds", "7", "--replay", "auto")
     assert code == 3 and only_mismatch(report) == run_id
     assert "epoch 3 " in detail(report, run_id, "kept states")

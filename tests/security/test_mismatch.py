@@ -36,12 +36,12 @@ def raise_accuracy(store, run_id, by=0.1):
                 held["scalars"][name] += by
 
     store.change_json(run_id, schema.MEASUREMENTS, change)
-    store.seal(run_id)
+    store.write_manifest(run_id)
 
 
 @pytest.fixture(scope="session")
 def attacked_store(honest, tmp_path_factory) -> Path:
-    """The folder of a store in which a dfa run was judged, its figures then made better and sealed again; and its audit."""
+    """The folder of a store in which a dfa run was judged, its figures then made better and recorded again; and its audit."""
 
     def attack(folder: Path) -> None:
         copy_store(honest, folder)

@@ -38,21 +38,21 @@ def forgery(honest, tmp_path_factory) -> Store:
 
 
 def changed(store: Store, run_id: str, name: str, change: Callable[[dict[str, Any]], Any]) -> Any:
-    """Read the run after a change of one file under a new seal; then write the file back. Return (record, recomputed run)."""
+    """Read the run after a change of one file under a new manifest; then write the file back. Return (record, recomputed run)."""
     path = store.artifacts(run_id) / name
     genuine = path.read_bytes()
-    sealed = (store.artifacts(run_id) / schema.PROVENANCE).read_bytes()
+    recorded = (store.artifacts(run_id) / schema.PROVENANCE).read_bytes()
     try:
         store.change_json(run_id, name, change)
-        store.seal(run_id)
+        store.write_manifest(run_id)
         with working_in(store.folder):
             tracker = MlflowTracker()
             run = tracker.get(run_id)
             return read_record(tracker, run), remeasure_one(tracker, run, RemeasureOptions(trust_logged=True), None)
     finally:
         path.write_bytes(genuine)
-        (store.artifacts(run_id) / schema.PROVENANCE).write_bytes(sealed)
-        store.seal(run_id)
+        (store.artifacts(run_id) / schema.PROVENANCE).write_bytes(recorded)
+        store.write_manifest(run_id)
 
 
 def without(*path: str) -> Callable[[dict[str, Any]], Any]:
@@ -108,7 +108,7 @@ def test_an_audit_judges_no_run_that_claims_to_be_old(store, audit):
     }
     for run_id, path in old.items():
         store.change_json(run_id, schema.PROVENANCE, without(*path))
-        store.seal(run_id)
+        store.write_manifest(run_id)
     code, report = audit()
     assert code == 3 and {one.run_id for one in report.excluded if one.kind == "integrity"} == old.keys()
     assert not {run.record.run_id for run in report.runs} & old.keys()

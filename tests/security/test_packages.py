@@ -85,7 +85,7 @@ def test_a_logged_third_party_metric_is_recomputed(store, audit, tmp_path):
     """Two packages of the same name: the second measures another number than the run logged."""
     run_id = store.run_id(method="fa", seed=1, control="none")
     store.change_json(run_id, schema.MEASUREMENTS, lambda held: held["scalars"].update(evil_number=8.0))
-    store.seal(run_id)
+    store.write_manifest(run_id)
     with installed_member(tmp_path / "site-packages", "diagnostics", "evil", EVIL):
         code, report = audit()
     integrity = integrity_of(report, run_id)

@@ -69,7 +69,7 @@ def test_a_newer_run_that_is_not_judged_does_not_spare_the_run_that_counts(store
     counted = forged(TurnsAndHurries, method="dfa")
     spoiled = forged(TurnsAndHurries, beside=True, method="dfa")
     store.change_json(spoiled, schema.MEASUREMENTS, lambda held: held["scalars"].update(feature_drift_blocks=0.5))
-    store.seal(spoiled)
+    store.write_manifest(spoiled)
     seeds = [store.run_id(method="dfa", seed=seed) for seed in (1, 3)]
     both_first = lambda number: {min([one, *seeds], key=partial(ranked, number)) for one in (spoiled, counted)}  # noqa: E731
     number = next(number for number in map("{:x}".format, range(1000)) if both_first(number) == {spoiled, counted})

@@ -16,7 +16,7 @@ from fa_registry.training.checkpoint import load_tensors, save_tensors
 from tests.helpers.plugins import put_plugin
 from tests.security import forgeries
 from tests.security.conftest import call, integrity_of
-from tests.security.test_replay_from_seed import STEP, checks, detail, measure_again_and_seal, nonce, only_mismatch
+from tests.security.test_replay_from_seed import STEP, checks, detail, measure_again_and_record, nonce, only_mismatch
 
 pytestmark = pytest.mark.long
 
@@ -29,7 +29,7 @@ def bp_as_dfa(store) -> str:
     """A dfa run with the final weights of the bp run of its seed, recomputed and with a manifest: init and feedback are honest."""
     run_id, source = store.run_id(method="dfa", seed=2), store.run_id(method="bp", seed=2, control="none")
     shutil.copy(store.artifacts(source) / schema.FINAL, store.artifacts(run_id) / schema.FINAL)
-    measure_again_and_seal(store, run_id)
+    measure_again_and_record(store, run_id)
     return run_id
 
 
@@ -49,7 +49,7 @@ def test_bp_weights_under_dfas_name_with_bps_first_steps_do_not_come_again(store
     held = store.artifacts(bp_as_dfa) / STEP
     own = {name: tensor for name, tensor in load_tensors(held).items() if name.startswith("feedback.")}
     save_tensors(held, {**source, **own})
-    store.seal(bp_as_dfa)
+    store.write_manifest(bp_as_dfa)
     code, report = audit(*nonce(store, bp_as_dfa, chosen=False))
     found = checks(report, bp_as_dfa)
     assert code == 3 and mismatches(report) == both_of_the_pair(store, bp_as_dfa)

@@ -45,7 +45,7 @@ def nonce(store: Store, run_id: str, chosen: bool) -> tuple[str, str]:
     return "--nonce", found
 
 
-def measure_again_and_seal(store: Store, run_id: str) -> None:
+def measure_again_and_record(store: Store, run_id: str) -> None:
     """Every metric of the run's files as they are now, written where the writer writes it, and a new manifest."""
     folder = store.artifacts(run_id)
     paths = {"checkpoint": folder / schema.FINAL, "feedback": folder / schema.FEEDBACK}
@@ -57,7 +57,7 @@ def measure_again_and_seal(store: Store, run_id: str) -> None:
     held = {**logged.scalars, **again.scalars}
     forged = Measurements(again.sites, held, logged.conventions)
     (folder / schema.MEASUREMENTS).write_text(jsonio.pretty(forged), encoding="utf-8")
-    store.seal(run_id)
+    store.write_manifest(run_id)
 
 
 def fit_feedback(store: Store, run_id: str) -> None:
@@ -90,11 +90,11 @@ def detail(report, run_id: str, subject: str) -> str:
     return found
 
 
-def seal_other_initial_weights(store: Store, run_id: str, tensors: dict[str, torch.Tensor]) -> None:
+def record_other_initial_weights(store: Store, run_id: str, tensors: dict[str, torch.Tensor]) -> None:
     """As a run that was to keep them: --checkpoint-every."""
     save_tensors(store.artifacts(run_id) / schema.INITIAL, tensors)
     store.change_json(run_id, schema.PROVENANCE, lambda held: held["digests"].update({schema.INITIAL: ""}))
-    measure_again_and_seal(store, run_id)
+    measure_again_and_record(store, run_id)
 
 
 def initial_weights(store: Store, run_id: str) -> dict[str, torch.Tensor]:
@@ -102,25 +102,25 @@ def initial_weights(store: Store, run_id: str) -> dict[str, torch.Tensor]:
 
 
 def keep_weights_of_another_seed(store: Store, run_id: str) -> None:
-    seal_other_initial_weights(store, run_id, initial_weights(store, store.run_id(method="fa", seed=2)))
+    record_other_initial_weights(store, run_id, initial_weights(store, store.run_id(method="fa", seed=2)))
 
 
 def state_digest_of_another_seed(store: Store, run_id: str) -> None:
     digest = store.json(store.run_id(method="fa", seed=1), schema.PROVENANCE)["initial_weights"]
     store.change_json(run_id, schema.PROVENANCE, lambda held: held.update(initial_weights=digest))
-    store.seal(run_id)
+    store.write_manifest(run_id)
 
 
 def help_a_little(store: Store, run_id: str) -> None:
     tensors = initial_weights(store, run_id)
     tensors["blocks.0.w1.weight"][0, 0] += 1e-4
-    seal_other_initial_weights(store, run_id, tensors)
+    record_other_initial_weights(store, run_id, tensors)
 
 
-def fit_feedback_and_seal(store: Store, run_id: str) -> None:
+def fit_feedback_and_record(store: Store, run_id: str) -> None:
     before = store.json(run_id, schema.MEASUREMENTS)["scalars"]["gamma_deep_mean"]
     fit_feedback(store, run_id)
-    measure_again_and_seal(store, run_id)
+    measure_again_and_record(store, run_id)
     after = store.json(run_id, schema.MEASUREMENTS)["scalars"]["gamma_deep_mean"]
     assert before < 0.7 < 0.95 < after  # the attack does what it is for
 
@@ -131,7 +131,7 @@ def alter_first_steps(part: str):
         tensors = load_tensors(held)
         tensors[part][0, 0] += 1e-5
         save_tensors(held, tensors)
-        store.seal(run_id)
+        store.write_manifest(run_id)
 
     return alter
 
@@ -141,7 +141,7 @@ ATTACKS = [
     ("bp", 1, keep_weights_of_another_seed, "initial weights", "tensors differ"),
     ("bp", 2, state_digest_of_another_seed, "initial weights", ""),
     ("bp", 3, help_a_little, "initial weights", "1 of 18"),
-    ("dfa", 1, fit_feedback_and_seal, "feedback", "2 of 2"),
+    ("dfa", 1, fit_feedback_and_record, "feedback", "2 of 2"),
     ("fa", 1, alter_first_steps("network.blocks.0.w1.weight"), "first steps", "step 8, 1 of "),
     ("fa", 3, alter_first_steps("feedback.B_01"), "first steps", "step 8, 1 of "),
 ]
@@ -198,7 +198,7 @@ def test_a_control_that_cannot_be_redrawn_or_recomputed_counts_as_stated(store, 
     """
     old = store.run_id(control="frozen", seed=1)
     store.change_json(old, schema.PROVENANCE, lambda held: held["code"]["methods/bp"].update(version=0))
-    store.seal(old)
+    store.write_manifest(old)
     store.set_tag(old, schema.TAG_CODE, jsonio.digest_of(store.json(old, schema.PROVENANCE)["code"]))
     code, report = audit("--threshold", "D3=-100")
     runs = {run.record.spec.seed: run for run in judged(report, method="bp", control="none")}
@@ -215,7 +215,7 @@ def test_a_gpu_that_is_not_here_does_not_spare_a_run_the_measuring(store, audit)
     for run_id in store.run_ids():
         store.change_json(run_id, schema.SPEC, lambda spec: spec.update(device_class="cuda"))
         store.set_tag(run_id, schema.TAG_SPEC, decoded(store, run_id).identity)
-        store.seal(run_id)
+        store.write_manifest(run_id)
     store.sql("UPDATE params SET value = 'cuda' WHERE key = 'cfg/device_class'")
     runs = audit("--experiment", "fa_registry", *lenient)[1].runs
     assert {run.record.integrity.state for run in runs} == {"unverifiable"}
@@ -236,7 +236,7 @@ def test_initial_weights_of_another_run_are_found_whether_their_file_was_recorde
             save_tensors(store.artifacts(run_id) / schema.INITIAL, drawn)
             if recorded:
                 store.change_json(run_id, schema.PROVENANCE, lambda held: held["digests"].update({schema.INITIAL: ""}))
-                store.seal(run_id)
+                store.write_manifest(run_id)
     _, report = audit(*trusted)
     assert {one.run_id for one in report.excluded} == {*forged} and {*honest} <= {
         run.record.run_id for run in report.runs

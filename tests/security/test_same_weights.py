@@ -33,7 +33,7 @@ def copy_weights(store, source, target, metadata=None):
         store.sql(f"DELETE FROM {table} WHERE run_uuid = ?", target)
         copied = f"INSERT INTO {table} ({columns}, run_uuid) SELECT {columns}, ? FROM {table} WHERE run_uuid = ?"
         store.sql(copied, target, source)
-    store.seal(target)
+    store.write_manifest(target)
 
 
 def test_copied_weights_are_reported_on_both_runs(store, audit):
@@ -56,7 +56,7 @@ def test_copied_weights_are_found_in_the_rest_of_the_store(store, audit):
 
 
 def test_a_tag_alone_raises_no_alarm(store, audit):
-    """The other run's sealed value decides; its own edited tag makes it the mismatch."""
+    """The other run's recorded value decides; its own edited tag makes it the mismatch."""
     honest, liar = (store.run_id(method="fa", seed=seed) for seed in (1, 2))
     store.set_tag(liar, schema.TAG_WEIGHTS, store.tags(honest)[schema.TAG_WEIGHTS])
     _, report = audit()
@@ -65,13 +65,13 @@ def test_a_tag_alone_raises_no_alarm(store, audit):
 
 
 @pytest.mark.long
-def test_weights_that_are_not_the_sealed_ones(store, audit):
+def test_weights_that_are_not_the_recorded_ones(store, audit):
     run_id = store.run_id(method="fa", seed=1)
     path = store.artifacts(run_id) / schema.FINAL
     tensors = load_file(path)
     name = sorted(tensors)[0]
     save_file({**tensors, name: tensors[name] * 1.0001}, path)
-    store.seal(run_id)
+    store.write_manifest(run_id)
     code, report = audit()
     assert code == 3
     caught(report, run_id, "final weights: checkpoints/final.safetensors: ")

@@ -9,7 +9,7 @@ from fa_registry.evidence.shared_tensors import may_share_tensors
 from fa_registry.tracking import schema
 from fa_registry.training.checkpoint import content_digest
 from tests.builders import spec
-from tests.security.test_replay_from_seed import measure_again_and_seal
+from tests.security.test_replay_from_seed import measure_again_and_record
 from tests.security.test_settings_beside import train
 from tests.security.test_tables import caught
 
@@ -23,7 +23,7 @@ def file_weights(store, source, target, change):
     digest = content_digest(tensors)
     store.change_json(target, schema.PROVENANCE, lambda held: held.update(final_weights=digest))
     store.set_tag(target, schema.TAG_WEIGHTS, digest)
-    measure_again_and_seal(store, target)
+    measure_again_and_record(store, target)
 
 
 def one_number(tensors, own):

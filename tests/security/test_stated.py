@@ -83,7 +83,7 @@ def test_every_claim_that_rests_on_it_says_whose_figure_it_is(store, audit):
 
 
 def test_a_figure_slipped_into_a_trained_run_whose_control_is_not_selected(store, audit):
-    """Written into the sealed measurements as `adopt` writes it, and sealed again."""
+    """Written into the recorded measurements as `adopt` writes it, and recorded again."""
     run_ids = store.run_ids(method="bp", control="none")
     for run_id in run_ids:
         store.change_json(
@@ -91,7 +91,7 @@ def test_a_figure_slipped_into_a_trained_run_whose_control_is_not_selected(store
             schema.MEASUREMENTS,
             lambda held: held["scalars"].update(frozen_accuracy=0.05),  # fa: ok FA010 stated
         )
-        store.seal(run_id)
+        store.write_manifest(run_id)
     _, report = audit(*chosen(run_ids), "--edition", "2026-12")
     assert "pass" not in {run.verdict.outcome for run in report.runs}
     assert all(depth_of(run).outcome != "pass" for run in report.runs)
@@ -111,7 +111,7 @@ def test_an_accuracy_of_the_eval_batch_written_over_that_of_the_test_set(store, 
     """100 of the batch's 128 are no whole number of the 360 test samples; believed as logged, it passed."""
     for run_id in store.run_ids(method="bp", control="none"):
         store.change_json(run_id, schema.MEASUREMENTS, lambda held: held["scalars"].update(accuracy=100 / 128))
-        store.seal(run_id)
+        store.write_manifest(run_id)
     _, report = audit("--trust-logged", "--edition", "2026-12")
     for run in judged(report, method="bp", control="none"):
         finding = depth_of(run)

@@ -1,4 +1,4 @@
-"""Attacks on the database: what it records about a run is an index, and the sealed files are what counts."""
+"""Attacks on the database: what it records about a run is an index, and the recorded files are what counts."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ def test_stopped_runs_called_complete_are_not_judged(store, audit, stopped):
     assert call("promote", stopped[0]).exit_code != 0
 
 
-def test_stopped_runs_whose_seal_was_forged_too_do_not_agree_with_their_series(store, audit, stopped):
+def test_stopped_runs_whose_manifest_was_forged_too_do_not_agree_with_their_series(store, audit, stopped):
     for run_id in stopped:
         store.set_tag(run_id, schema.TAG_STATUS, "complete")
         store.change_json(run_id, schema.PROVENANCE, lambda held: held.update(status="complete", epochs_run=5))
-        store.seal(run_id)
+        store.write_manifest(run_id)
     code, report = audit("--study", "short")
     assert code == 3
     for run_id in stopped:
@@ -106,7 +106,7 @@ def keep_epochs(*epochs):
         path = store.artifacts(run_id) / schema.SERIES
         table = pq.ParquetFile(path).read()
         pq.write_table(table.filter([epoch in epochs for epoch in table["epoch"].to_pylist()]), path)
-        store.seal(run_id)
+        store.write_manifest(run_id)
 
     return cut
 

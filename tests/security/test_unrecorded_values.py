@@ -28,14 +28,14 @@ OWN = declaration(HEADLINE)
 
 @pytest.fixture
 def forged(honest, tmp_path):
-    """forged(name, change) → (record, recomputed record) of a dfa run after a change of one file under a new seal."""
+    """forged(name, change) → (record, recomputed record) of a dfa run after a change of one file under a new manifest."""
     copy_store(honest, tmp_path / "store")
     store = Store(tmp_path / "store")
     run_id = store.run_id(method="dfa", seed=1)
 
     def forge(name, change, **options):
         store.change_json(run_id, name, change)
-        store.seal(run_id)
+        store.write_manifest(run_id)
         with working_in(store.folder):
             run = MlflowTracker().get(run_id)
             gathered = remeasure_one(MlflowTracker(), run, RemeasureOptions(**options), None)

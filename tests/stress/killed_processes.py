@@ -2,7 +2,7 @@
 
     python -m tests.stress.killed_processes --kills 50
 
-Nothing may be lost, marked RUNNING or left on disk afterwards. Every sealed file, verdict, page and model must be, bit by bit,
+Nothing may be lost, marked RUNNING or left on disk afterwards. Every recorded file, verdict, page and model must be, bit by bit,
 what it is where no process was killed. Each command is forked from this process, which has imported everything and opened no store.
 """
 

@@ -191,7 +191,7 @@ class Torture:
         return {
             "series": self.series,
             "run, a damaged file": self.damaged,
-            "run, sealed again": self.resealed,
+            "run, recorded again": self.rewritten,
             "audit.json": self.report,
             "pages": self.pages,
             "tensors": self.tensors,
@@ -231,7 +231,7 @@ class Torture:
         path.write_bytes(spoilt_bytes(self.whole[path], draw) if draw.randrange(4) else b"")
         return self.read_run
 
-    def resealed(self, draw: random.Random) -> Callable[[], Any]:
+    def rewritten(self, draw: random.Random) -> Callable[[], Any]:
         """Valid digests over hostile values: what the owner of a store can write."""
         for name in draw.sample(JSON, draw.randrange(1, 3)):
             self.path(name).write_text(json.dumps(spoilt_value(self.held[name], draw)), encoding="utf-8")
@@ -245,9 +245,9 @@ class Torture:
                 if name != schema.PROVENANCE
             }
             self.path(schema.PROVENANCE).write_text(json.dumps(held), encoding="utf-8")
-            sealed = {**held["digests"], schema.PROVENANCE: jsonio.file_digest(self.path(schema.PROVENANCE))}
+            recorded = {**held["digests"], schema.PROVENANCE: jsonio.file_digest(self.path(schema.PROVENANCE))}
             try:
-                tags = {schema.TAG_ARTIFACTS: jsonio.digest_of(sealed)}
+                tags = {schema.TAG_ARTIFACTS: jsonio.digest_of(recorded)}
             except (RecursionError, ValueError):
                 tags = {}
             self.tracker.log(self.run_id, tags=tags)

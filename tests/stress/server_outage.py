@@ -116,7 +116,7 @@ def begun(store: str, training: subprocess.Popen[str]) -> None:
 
 
 def is_whole(store: str, run) -> bool:
-    """Whether a run's files are as sealed and every point of its tables is the sealed one."""
+    """Whether a run's files are as recorded and every point of its tables is the recorded one."""
     tracker = MlflowTracker(store)
     read_record(tracker, run)
     return run.state == "FINISHED" and table_history(tracker, run).outcome == "agrees"

@@ -385,7 +385,7 @@ def test_every_place_where_epochs_stand_is_scaled(tmp_path):
     text = TINY.replace("epochs = 1", "epochs = 10") + grid + "epochs = [20]\n" + grid + "recipe = { epochs = 30 }\n"
     study = load_study(study_file(tmp_path, text), {"scale": "0.1"})
     assert {spec.epochs for spec in study.specs} == {1, 2, 3}
-    assert study.twin == StudyVariant(scale=0.1)
+    assert study.variant == StudyVariant(scale=0.1)
 
 
 def test_a_variant_is_made_of_other_runs_and_settings_that_become_one_are_one(tmp_path):
@@ -400,10 +400,12 @@ def test_a_variant_is_made_of_other_runs_and_settings_that_become_one_are_one(tm
 def test_a_variant_says_what_makes_it_one(tmp_path):
     path = study_file(tmp_path)
     assert (
-        load_study(path, {"data": "digits", "scale": "0.02"}).twin.description
+        load_study(path, {"data": "digits", "scale": "0.02"}).variant.description
         == "--replace-dataset digits --scale 0.02"
     )
-    assert load_study(path, {"data": "", "scale": "1"}).twin.description == "" == load_study(path).twin.description
+    assert (
+        load_study(path, {"data": "", "scale": "1"}).variant.description == "" == load_study(path).variant.description
+    )
     assert load_study(path, {"data": "", "scale": "1"}) == load_study(path)
 
 

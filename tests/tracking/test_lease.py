@@ -140,16 +140,16 @@ def test_a_worker_without_competitors_asks_once_and_records_its_lease_with_what_
     tracker, looks = MemoryTracker(tmp_path), []
     mine = begun(tracker)
     assert acquire(tracker, mine, lambda: looks.append(1) or tracker.search(SPEC), params={"cfg/seed": "1"}) is None
-    assert len(looks) == 1 and tracker.get(mine).tags[schema.TAG_CLAIM] == HELD
+    assert len(looks) == 1 and tracker.get(mine).tags[schema.TAG_LEASE] == HELD
     assert tracker.get(mine).params == {"cfg/seed": "1"}
 
 
 @pytest.mark.parametrize("state", [lease.ASKS, HELD])
 def test_a_worker_gives_way_to_one_that_asks_or_holds_already_and_what_it_is_of_is_not_written(tmp_path, state):
     tracker = MemoryTracker(tmp_path)
-    mine, other = begun(tracker), begun(tracker, **{schema.TAG_CLAIM: state})
+    mine, other = begun(tracker), begun(tracker, **{schema.TAG_LEASE: state})
     assert acquire(tracker, mine, lambda: tracker.search(SPEC), params={"cfg/seed": "1"}).run_id == other
-    assert tracker.get(mine).tags[schema.TAG_CLAIM] == CHOOSING and not tracker.get(mine).params
+    assert tracker.get(mine).tags[schema.TAG_LEASE] == CHOOSING and not tracker.get(mine).params
 
 
 def test_who_saw_another_choosing_gives_way_to_it_although_its_own_id_is_smaller(tmp_path, monkeypatch):
@@ -158,12 +158,12 @@ def test_who_saw_another_choosing_gives_way_to_it_although_its_own_id_is_smaller
     mine, other = begun(tracker), begun(tracker)
     monkeypatch.setattr(lease.time, "sleep", lambda seconds: lease.set_lease_state(tracker, other, {}))
     assert acquire(tracker, mine, lambda: tracker.search(SPEC)).run_id == other
-    assert tracker.get(mine).tags[schema.TAG_CLAIM] == lease.ASKS
+    assert tracker.get(mine).tags[schema.TAG_LEASE] == lease.ASKS
 
 
 def test_a_held_run_of_another_machine_is_dead_only_after_a_lease_without_a_sign_by_our_own_clock(tmp_path):
     tracker, clock = MemoryTracker(tmp_path), Clock()
-    run_id = begun(tracker, **{schema.TAG_CLAIM: HELD})
+    run_id = begun(tracker, **{schema.TAG_LEASE: HELD})
     signs = HeartbeatMonitor(clock)
 
     def look(seconds):
@@ -181,7 +181,7 @@ def test_a_held_run_of_another_machine_is_dead_only_after_a_lease_without_a_sign
 
 def test_a_store_that_was_away_for_an_hour_makes_no_worker_dead(tmp_path):
     tracker, clock = MemoryTracker(tmp_path), Clock()
-    begun(tracker, **{schema.TAG_CLAIM: HELD})
+    begun(tracker, **{schema.TAG_LEASE: HELD})
     signs = HeartbeatMonitor(clock)
     for clock.now in (0, 3600):
         assert lease_owner(tracker.search(SPEC), signs)
@@ -190,7 +190,7 @@ def test_a_store_that_was_away_for_an_hour_makes_no_worker_dead(tmp_path):
 def test_one_of_this_machine_that_is_gone_is_dead_at_once(tmp_path):
     tracker = MemoryTracker(tmp_path)
     host, _, start, namespace = process_ownership.process_tag().split(":")
-    gone = {schema.TAG_PROCESS: f"{host}:4194304:{start}:{namespace}", schema.TAG_CLAIM: HELD}
+    gone = {schema.TAG_PROCESS: f"{host}:4194304:{start}:{namespace}", schema.TAG_LEASE: HELD}
     begun(tracker, **gone)
     mine = begun(tracker)
     assert acquire(tracker, mine, lambda: tracker.search(SPEC)) is None
@@ -198,7 +198,7 @@ def test_one_of_this_machine_that_is_gone_is_dead_at_once(tmp_path):
 
 def test_one_that_died_while_it_chose_holds_no_other_up(tmp_path, monkeypatch):
     tracker, clock = MemoryTracker(tmp_path), Clock()
-    begun(tracker, **{schema.TAG_CLAIM: CHOOSING})
+    begun(tracker, **{schema.TAG_LEASE: CHOOSING})
     mine = begun(tracker)
     monkeypatch.setattr(lease.time, "sleep", lambda seconds: setattr(clock, "now", clock.now + 7))
     assert acquire(tracker, mine, lambda: tracker.search(SPEC), monitor=HeartbeatMonitor(clock)) is None
@@ -209,7 +209,7 @@ def test_one_that_died_while_it_chose_holds_no_other_up(tmp_path, monkeypatch):
 def test_an_untrusted_run_cannot_hold_a_specification_forever_nor_lose_it_at_once(tmp_path, text, seconds):
     """Without a sign as a run writes it the process decides alone."""
     tracker, clock = MemoryTracker(tmp_path), Clock()
-    begun(tracker, **{schema.TAG_CLAIM: HELD, schema.TAG_SIGN: text})
+    begun(tracker, **{schema.TAG_LEASE: HELD, schema.TAG_HEARTBEAT: text})
     (run,) = tracker.search(SPEC)
     signs = HeartbeatMonitor(clock)
     assert not signs.is_dead(run)
@@ -223,7 +223,7 @@ def test_an_untrusted_run_cannot_hold_a_specification_forever_nor_lose_it_at_onc
 def test_a_claim_gives_signs_in_an_epoch_that_is_longer_than_its_lease(tmp_path):
     tracker = MemoryTracker(tmp_path)
     run_id = begun(tracker)
-    before, given = tracker.get(run_id).tags[schema.TAG_SIGN], threading.Event()
+    before, given = tracker.get(run_id).tags[schema.TAG_HEARTBEAT], threading.Event()
     logged = tracker.log
 
     def log(*arguments, **named):
@@ -233,12 +233,12 @@ def test_a_claim_gives_signs_in_an_epoch_that_is_longer_than_its_lease(tmp_path)
     tracker.log = log
     with LeaseHolder(tracker, run_id, 1):
         assert given.wait(120)
-    assert tracker.get(run_id).tags[schema.TAG_SIGN] != before
+    assert tracker.get(run_id).tags[schema.TAG_HEARTBEAT] != before
 
 
 def test_a_process_that_slept_longer_than_its_lease_looks_whether_it_was_taken_over(tmp_path):
     tracker, clock = MemoryTracker(tmp_path), Clock()
-    run_id = begun(tracker, **{schema.TAG_CLAIM: HELD})
+    run_id = begun(tracker, **{schema.TAG_LEASE: HELD})
     held = LeaseHolder(tracker, run_id, 60, clock)
     clock.now = 59
     held.mark_heartbeat_sent()

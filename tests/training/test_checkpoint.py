@@ -261,7 +261,7 @@ DAMAGES = {
     "emptied": lambda path: path.write_bytes(b""),
     "a bit of a tensor": lambda path: flipped(path, -1),
     "a bit of the rows": lambda path: flipped(path, 90),
-    "a bit of the seal": lambda path: flipped(path, 3),
+    "a bit of the digest": lambda path: flipped(path, 3),
     "a link": lambda path: (path.unlink(), path.symlink_to("/dev/zero")),
     "a pipe": lambda path: (path.unlink(), os.mkfifo(path)),
     "another run's": lambda path: ResumeFile(path.parent, "other").path.replace(path),
@@ -288,7 +288,7 @@ def test_a_damaged_file_is_set_aside_and_the_run_begins_again(tmp_path, damage, 
     assert_set_aside(file, caplog)
 
 
-def resealed(path, change):
+def rewritten(path, change):
     """What an author who can compute a digest may write as another machine's state: `change` edits its line and its tensors."""
     _, line, saved = path.read_bytes().split(b"\n", 2)
     head, tensors = json.loads(line), load(saved)
@@ -318,16 +318,16 @@ def test_a_state_that_was_made_up_is_set_aside(tmp_path, forgery, caplog):
     first, file = Trainer(tiny_task()), ResumeFile(tmp_path, "id")
     first.run_epoch()
     file.write(first, [])
-    resealed(file.path, FORGED[forgery])
+    rewritten(file.path, FORGED[forgery])
     assert_set_aside(file, caplog)
 
 
-def test_an_unchanged_state_survives_being_sealed_again(tmp_path):
+def test_an_unchanged_state_survives_being_recorded_again(tmp_path):
     first, fresh, file = Trainer(tiny_task()), Trainer(tiny_task()), ResumeFile(tmp_path, "id")
     first.run_epoch()
     file.write(first, [])
     assert file.reached() == 1
-    resealed(file.path, lambda head, tensors: None)
+    rewritten(file.path, lambda head, tensors: None)
     file.read_into(fresh)
     assert fresh.epoch == 1 and weights_equal(fresh.setup.network, first.setup.network)
 

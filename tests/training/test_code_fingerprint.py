@@ -51,8 +51,8 @@ def mine(version: str = "0.1", digest: str = A, package: str = "mine") -> dict:
     ],
 )
 def test_what_changed_is_reported_in_text(before, today, line):
-    sealed = {"methods/m": before} if before else {}
-    assert fingerprint_changes(sealed, {"methods/m": today}) == ((line,) if line else ())
+    recorded = {"methods/m": before} if before else {}
+    assert fingerprint_changes(recorded, {"methods/m": today}) == ((line,) if line else ())
 
 
 def test_a_diagnostic_that_came_or_went_changes_nothing_an_edited_one_does():

@@ -13,7 +13,7 @@ from fa_registry import architectures
 from fa_registry.errors import IntegrityError
 from fa_registry.evidence import replay_from_seed as redrawing
 from fa_registry.evidence.replay import KEPT, OTHER_BITS, STEP_WORK, WHOLE, RecordedEpochs, work_of
-from fa_registry.evidence.replay_from_seed import SealedTraining, replay_training
+from fa_registry.evidence.replay_from_seed import RecordedTraining, replay_training
 from fa_registry.plugin_registry import Location
 from fa_registry.records import Check, Measurements, Reading
 from fa_registry.records.configurations import is_undecidable
@@ -52,7 +52,7 @@ class Keeping(Recorder):
 
 def recorded_run(
     folder: Path, states: int = 0, kind: type[Trainer] = Trainer, end=lambda: "", **changes
-) -> SealedTraining:
+) -> RecordedTraining:
     """Train a run and return what its files hold."""
     trainer, keeper = kind(tiny_task(**{"epochs": EPOCHS, **changes})), Keeping(folder, states)
     initial = content_digest(trainer.setup.network.state_dict())
@@ -69,7 +69,7 @@ def recorded_run(
     digests = {"early": save_tensors(paths["early"], trainer.early.tensors)} if trainer.early else {}
     digests["feedback"] = save_tensors(paths["feedback"], trainer.setup.feedback.state_dict())
     final = paths["final"], save_tensors(paths["final"], trainer.setup.network.state_dict())
-    return SealedTraining(
+    return RecordedTraining(
         initial_content=initial,
         feedback=paths["feedback"],
         early=paths["early"] if trainer.early else None,
@@ -82,15 +82,15 @@ def recorded_run(
 
 
 @pytest.fixture(scope="module")
-def plain_run(tmp_path_factory) -> SealedTraining:
+def plain_run(tmp_path_factory) -> RecordedTraining:
     """What a run of the tiny specification leaves; tests read its files and change copies of the record."""
     with pinned_threads(1):
         return recorded_run(tmp_path_factory.mktemp("plain"))
 
 
-def replayed(sealed: SealedTraining, subject: str = WHOLE, replay: str = "auto", **changes) -> Check | None:
+def replayed(training: RecordedTraining, subject: str = WHOLE, replay: str = "auto", **changes) -> Check | None:
     """Return what a whole replay of the specification reports about the record."""
-    checks = replay_training(tiny_task(**{"epochs": EPOCHS, **changes}), sealed, replay, is_full_replay=True).checks
+    checks = replay_training(tiny_task(**{"epochs": EPOCHS, **changes}), training, replay, is_full_replay=True).checks
     return next((check for check in checks if check.subject == subject), None)
 
 
@@ -114,78 +114,78 @@ HONEST = {
 @pytest.mark.parametrize("name", rest_long(HONEST, {"dfa with a penalty", "learns its feedback", "frozen", "no epoch"}))
 def test_an_honest_run_comes_again_with_every_digest_and_every_row(tmp_path, name):
     changes = HONEST[name]
-    sealed = recorded_run(tmp_path, **changes)
-    check = replayed(sealed, **changes)
+    training = recorded_run(tmp_path, **changes)
+    check = replayed(training, **changes)
     epochs = changes.get("epochs", EPOCHS)
     assert check.outcome == "agrees", check.detail
     assert (check.epochs, check.rows) == (epochs, epochs + 1)
-    checks = replay_training(tiny_task(**{"epochs": EPOCHS, **changes}), sealed, "all").checks
+    checks = replay_training(tiny_task(**{"epochs": EPOCHS, **changes}), training, "all").checks
     assert "differs" not in {one.outcome for one in checks}
 
 
 def test_a_diverged_run_comes_again(tmp_path):
     changes = {"method": "bp", "optimizer": "sgd", "learning_rate": 1e6}
-    sealed = recorded_run(tmp_path, **changes)
-    assert sealed.epochs < EPOCHS
-    assert not all(tensor.isfinite().all() for tensor in load_tensors(sealed.later[sealed.epochs][0]).values())
-    assert replayed(sealed, **changes).outcome == "agrees"
+    training = recorded_run(tmp_path, **changes)
+    assert training.epochs < EPOCHS
+    assert not all(tensor.isfinite().all() for tensor in load_tensors(training.later[training.epochs][0]).values())
+    assert replayed(training, **changes).outcome == "agrees"
 
 
 def test_a_run_that_a_rule_ended_comes_again_to_where_it_ended(tmp_path):
     asked = iter(["", "", "D1 fired"])
-    sealed = recorded_run(tmp_path, end=lambda: next(asked))
-    check = replayed(sealed)
-    assert sealed.epochs == 2 and check.outcome == "agrees" and check.epochs == 2
+    training = recorded_run(tmp_path, end=lambda: next(asked))
+    check = replayed(training)
+    assert training.epochs == 2 and check.outcome == "agrees" and check.epochs == 2
 
 
 @pytest.mark.parametrize(("batch_size", "replay"), [(None, "36"), (1437, "auto")])
 def test_a_replay_past_the_epoch_at_which_a_rule_ended_the_run_compares_no_more(tmp_path, batch_size, replay):
     changes = {"batch_size": batch_size} if batch_size else {}
-    sealed = recorded_run(tmp_path, end=lambda: "D1 fired", **changes)
-    check = replayed(sealed, replay=replay, **changes)
-    assert (sealed.epochs, check.outcome, check.epochs) == (0, "agrees", 0), check.detail
+    training = recorded_run(tmp_path, end=lambda: "D1 fired", **changes)
+    check = replayed(training, replay=replay, **changes)
+    assert (training.epochs, check.outcome, check.epochs) == (0, "agrees", 0), check.detail
 
 
 def test_the_first_epoch_whose_digest_is_another_is_named_and_is_the_last_that_is_trained(plain_run):
-    sealed = plain_run
-    chain = [*sealed.recorded.chain[:2], "0" * 64, "0" * 64]
-    found = replay_training(tiny_task(epochs=EPOCHS), _with(sealed, chain=chain), is_full_replay=True)
+    training = plain_run
+    chain = [*training.recorded.chain[:2], "0" * 64, "0" * 64]
+    found = replay_training(tiny_task(epochs=EPOCHS), _with(training, chain=chain), is_full_replay=True)
     check = next(check for check in found.checks if check.subject == WHOLE)
     assert check.outcome == "differs" and "epoch 2 is" in check.detail
     assert found.steps == 24
-    for wrong in (["0" * 64, *sealed.recorded.chain[1:]], sealed.recorded.chain[:-1]):
-        assert replayed(_with(sealed, chain=wrong)).outcome == "differs"
+    for wrong in (["0" * 64, *training.recorded.chain[1:]], training.recorded.chain[:-1]):
+        assert replayed(_with(training, chain=wrong)).outcome == "differs"
 
 
-def _with(sealed: SealedTraining, **changes) -> SealedTraining:
-    return dataclasses.replace(sealed, recorded=dataclasses.replace(sealed.recorded, **changes))
+def _with(training: RecordedTraining, **changes) -> RecordedTraining:
+    return dataclasses.replace(training, recorded=dataclasses.replace(training.recorded, **changes))
 
 
 def test_honest_digests_with_other_final_weights_are_found(tmp_path):
-    sealed = recorded_run(tmp_path)
-    path = sealed.later[EPOCHS][0]
+    training = recorded_run(tmp_path)
+    path = training.later[EPOCHS][0]
     tensors = load_tensors(path)
     tensors["out_head.weight"][0, 0] += 1e-6
-    other = dataclasses.replace(sealed, later={EPOCHS: (path, save_tensors(path, tensors))})
+    other = dataclasses.replace(training, later={EPOCHS: (path, save_tensors(path, tensors))})
     check = replayed(other)
     assert check.outcome == "differs" and "after epoch 3" in check.detail
 
 
 def test_a_run_of_no_epoch_must_end_where_it_begins(tmp_path):
-    sealed = recorded_run(tmp_path, epochs=0)
-    path = sealed.later[0][0]
+    training = recorded_run(tmp_path, epochs=0)
+    path = training.later[0][0]
     trained = Trainer(tiny_task(epochs=1))
     trained.run_epoch()
     digest = save_tensors(path, trained.setup.network.state_dict())
-    assert replayed(dataclasses.replace(sealed, later={0: (path, digest)}), epochs=0).outcome == "differs"
+    assert replayed(dataclasses.replace(training, later={0: (path, digest)}), epochs=0).outcome == "differs"
 
 
 def test_a_learned_feedback_must_end_where_the_replay_ends(tmp_path):
-    sealed = recorded_run(tmp_path, method="kolen_pollack")
-    tensors = load_tensors(sealed.feedback)
+    training = recorded_run(tmp_path, method="kolen_pollack")
+    tensors = load_tensors(training.feedback)
     next(iter(tensors.values()))[0, 0] += 1e-6
-    digests = {**sealed.digests, "feedback": save_tensors(sealed.feedback, tensors)}
-    assert replayed(dataclasses.replace(sealed, digests=digests), method="kolen_pollack").outcome == "differs"
+    digests = {**training.digests, "feedback": save_tensors(training.feedback, tensors)}
+    assert replayed(dataclasses.replace(training, digests=digests), method="kolen_pollack").outcome == "differs"
 
 
 @pytest.mark.parametrize("epoch", range(EPOCHS + 1))
@@ -202,8 +202,8 @@ def test_a_run_without_digests_of_its_epochs_differs(plain_run):
 
 @pytest.mark.long
 def test_on_another_configuration_a_whole_replay_compares_the_accuracy(plain_run):
-    sealed = _with(plain_run, chain=["0" * 64] * 4)
-    elsewhere = dataclasses.replace(sealed, exact=False, elsewhere="trained with x, measured with y")
+    training = _with(plain_run, chain=["0" * 64] * 4)
+    elsewhere = dataclasses.replace(training, exact=False, elsewhere="trained with x, measured with y")
     reached = accuracy_of(replayed(_with(elsewhere, result=Reading(0.0))))
     for apart, concluded in ((0.0, True), (0.09, True), (0.11, False), (-0.11, False)):
         check = replayed(_with(elsewhere, result=Reading(reached + apart)))
@@ -222,8 +222,8 @@ def test_a_main_metric_that_is_not_recorded_never_ends_the_comparison(plain_run)
 
 @pytest.mark.parametrize("step", [None, 1, 9, 9999])
 def test_the_state_of_another_step_than_the_first_steps_is_a_difference(plain_run, step):
-    sealed = dataclasses.replace(plain_run, early_step=step)
-    check = replayed(sealed, subject="first steps", replay="8")
+    training = dataclasses.replace(plain_run, early_step=step)
+    check = replayed(training, subject="first steps", replay="8")
     assert check.outcome == "differs" and "after step 8" in check.detail
 
 
@@ -233,14 +233,14 @@ def accuracy_of(check) -> float:
 
 
 def test_what_is_too_much_for_auto_is_replayed_as_far_as_its_limit_goes(plain_run, monkeypatch):
-    sealed, task = plain_run, tiny_task(epochs=EPOCHS)
+    training, task = plain_run, tiny_task(epochs=EPOCHS)
     assert work_of(task, EPOCHS) == EPOCHS * work_of(task, 1)
     monkeypatch.setattr(redrawing, "WHOLE_WORK", 2.5 * work_of(task, 1))
-    check = replayed(sealed)
+    check = replayed(training)
     assert check.outcome == "not possible" and check.detail.startswith("2 of 3 epochs")
-    assert replayed(sealed, replay="all").outcome == "agrees"
+    assert replayed(training, replay="all").outcome == "agrees"
     monkeypatch.setattr(redrawing, "WHOLE_WORK", 0.5 * work_of(task, 1))
-    assert "--replay all" in replayed(sealed).detail
+    assert "--replay all" in replayed(training).detail
 
 
 @pytest.mark.parametrize("is_chosen", [True, False])
@@ -261,16 +261,16 @@ def test_a_training_that_can_neither_be_replayed_nor_compared_is_undecided(
 ):
     task = tiny_task(epochs=EPOCHS)
     monkeypatch.setattr(redrawing, "WHOLE_WORK", limit * work_of(task, 1))
-    sealed = dataclasses.replace(plain_run, exact=exact, elsewhere="" if exact else "trained with x, measured with y")
-    checks = replay_training(task, sealed, replay, is_chosen).checks
+    training = dataclasses.replace(plain_run, exact=exact, elsewhere="" if exact else "trained with x, measured with y")
+    checks = replay_training(task, training, replay, is_chosen).checks
     assert [check.subject for check in checks if is_undecidable(check)] == ([WHOLE] if undecided else [])
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_on_a_gpu_no_configuration_differs_and_yet_no_bits_can_be_compared(plain_run, monkeypatch, device):
     monkeypatch.setattr(redrawing, "WHOLE_WORK", 1.0)
-    sealed = dataclasses.replace(plain_run, exact=device == "cpu")
-    found = [check for check in replay_training(tiny_task(epochs=EPOCHS), sealed).checks if is_undecidable(check)]
+    training = dataclasses.replace(plain_run, exact=device == "cpu")
+    found = [check for check in replay_training(tiny_task(epochs=EPOCHS), training).checks if is_undecidable(check)]
     assert bool(found) is (device == "cuda")
 
 
@@ -303,11 +303,11 @@ def test_the_limit_of_auto_lets_a_run_of_the_digits_study_through():
 
 
 def test_weights_that_a_run_did_not_train_further_are_found_where_nothing_is_replayed_whole(tmp_path):
-    sealed = recorded_run(tmp_path, method="bp", control="frozen")
-    path = sealed.later[EPOCHS][0]
-    early = {name.removeprefix("network."): tensor for name, tensor in load_tensors(sealed.early).items()}
+    training = recorded_run(tmp_path, method="bp", control="frozen")
+    path = training.later[EPOCHS][0]
+    early = {name.removeprefix("network."): tensor for name, tensor in load_tensors(training.early).items()}
     stopped = {name: early[name] for name in load_tensors(path)}
-    forged = dataclasses.replace(sealed, later={EPOCHS: (path, save_tensors(path, stopped))}, exact=False)
+    forged = dataclasses.replace(training, later={EPOCHS: (path, save_tensors(path, stopped))}, exact=False)
     task = tiny_task(epochs=EPOCHS, method="bp", control="frozen")
     (check,) = (check for check in replay_training(task, forged).checks if check.subject == "first steps")
     assert check.outcome == "differs" and "after step 8" in check.detail
@@ -386,19 +386,19 @@ def test_states_are_kept_evenly_over_the_epochs(states, epochs, kept):
 
 @pytest.mark.parametrize("method", ["dfa", "kolen_pollack"])
 def test_the_epoch_after_every_kept_state_comes_again(tmp_path, method):
-    sealed = recorded_run(tmp_path, states=2, method=method)
-    check = replayed(sealed, KEPT, method=method)
+    training = recorded_run(tmp_path, states=2, method=method)
+    check = replayed(training, KEPT, method=method)
     assert check.outcome == "agrees"
     assert "epochs 2–3" in check.detail
-    size = sum(sum(path.stat().st_size for path in entry[::2]) for entry in sealed.recorded.kept.values()) / 2
+    size = sum(sum(path.stat().st_size for path in entry[::2]) for entry in training.recorded.kept.values()) / 2
     spec = tiny_spec(method=method)
     assert size == pytest.approx(kept_bytes(spec), abs=12_000)  # names and steps
 
 
 @pytest.mark.long
 def test_on_another_configuration_the_epoch_after_a_kept_state_goes_the_same_way(tmp_path):
-    sealed = dataclasses.replace(recorded_run(tmp_path, states=1), exact=False)
-    (path, digest, after, _), (epoch,) = next(iter(sealed.recorded.kept.values())), sealed.recorded.kept
+    training = dataclasses.replace(recorded_run(tmp_path, states=1), exact=False)
+    (path, digest, after, _), (epoch,) = next(iter(training.recorded.kept.values())), training.recorded.kept
     tensors = load_tensors(after)
     draw = torch.Generator().manual_seed(1)
     rounded = {
@@ -406,39 +406,39 @@ def test_on_another_configuration_the_epoch_after_a_kept_state_goes_the_same_way
     }
     rounded |= {name: tensor for name, tensor in tensors.items() if name.startswith("feedback.")}
     kept = {epoch: (path, digest, after, save_tensors(after, rounded))}
-    check = replayed(_with(sealed, kept=kept), KEPT)
+    check = replayed(_with(training, kept=kept), KEPT)
     assert check.outcome == "agrees" and "within 0.1" in check.detail
-    assert replayed(dataclasses.replace(_with(sealed, kept=kept), exact=True), KEPT).outcome == "differs"
+    assert replayed(dataclasses.replace(_with(training, kept=kept), exact=True), KEPT).outcome == "differs"
     elsewhere = {name: tensor * 1.1 for name, tensor in tensors.items()}
     kept = {epoch: (path, digest, after, save_tensors(after, elsewhere))}
-    assert replayed(_with(sealed, kept=kept), KEPT).outcome == "not possible"
+    assert replayed(_with(training, kept=kept), KEPT).outcome == "not possible"
 
 
 def test_a_kept_state_that_is_not_the_one_of_the_chain_is_found(tmp_path):
-    sealed = recorded_run(tmp_path, states=1)
-    ((epoch, (path, _, after, after_digest)),) = sealed.recorded.kept.items()
+    training = recorded_run(tmp_path, states=1)
+    ((epoch, (path, _, after, after_digest)),) = training.recorded.kept.items()
     tensors = load_tensors(path)
     moment = next(name for name in tensors if name.endswith("exp_avg"))
     tensors[moment] *= 1.01
     kept = {epoch: (path, save_tensors(path, tensors), after, after_digest)}
-    check = replayed(_with(sealed, kept=kept), KEPT)
+    check = replayed(_with(training, kept=kept), KEPT)
     assert check.outcome == "differs" and "not the recorded digest" in check.detail
     kept = {epoch: (path, save_tensors(path, {"network.nothing": torch.ones(1)}), after, after_digest)}
     with pytest.raises(IntegrityError):
-        replayed(_with(sealed, kept=kept), KEPT)
+        replayed(_with(training, kept=kept), KEPT)
 
 
 @pytest.mark.parametrize("is_exact", [True, False])
 def test_a_chain_that_ends_before_a_kept_state_is_a_difference_of_that_epoch(tmp_path, is_exact):
-    sealed = dataclasses.replace(recorded_run(tmp_path, states=1), exact=is_exact)
-    (epoch,) = sealed.recorded.kept
-    check = replayed(_with(sealed, chain=sealed.recorded.chain[:epoch]), KEPT)
+    training = dataclasses.replace(recorded_run(tmp_path, states=1), exact=is_exact)
+    (epoch,) = training.recorded.kept
+    check = replayed(_with(training, chain=training.recorded.chain[:epoch]), KEPT)
     assert check.outcome == ("differs" if is_exact else "not possible")
     assert f"epoch {epoch + 1}" in check.detail and f"epoch {epoch}:" in check.detail
 
 
 def test_a_link_before_a_kept_state_that_is_no_digest_is_a_difference(tmp_path):
-    sealed = recorded_run(tmp_path, states=1)
-    ((epoch, _),) = sealed.recorded.kept.items()
-    chain = [*sealed.recorded.chain[: epoch - 1], "no digest", *sealed.recorded.chain[epoch:]]
-    assert replayed(_with(sealed, chain=chain), KEPT).outcome == "differs"
+    training = recorded_run(tmp_path, states=1)
+    ((epoch, _),) = training.recorded.kept.items()
+    chain = [*training.recorded.chain[: epoch - 1], "no digest", *training.recorded.chain[epoch:]]
+    assert replayed(_with(training, chain=chain), KEPT).outcome == "differs"
