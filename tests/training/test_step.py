@@ -335,6 +335,14 @@ def test_rms_norm_is_per_sample_and_over_features():
     assert credit_rms(credit, "none") == 1
 
 
+def test_rms_norm_by_position_is_over_the_features_of_one_position():
+    """r_nt = sqrt(mean_d c_ntd²) + eps: no position changes the scale of another."""
+    credit = torch.tensor([[[3.0, 4.0, 0.0], [0.0, 0.0, 6.0]]], dtype=torch.float64)
+    expected = [(25 / 3) ** 0.5 + 1e-6, 12**0.5 + 1e-6]
+    found = credit_rms(credit, "rms", by_position=True)
+    assert found.shape == (1, 2, 1) and found.flatten().tolist() == pytest.approx(expected, rel=1e-12)
+
+
 @pytest.mark.parametrize("count", [1, 6, 128])
 @pytest.mark.parametrize(("credit_scale", "held"), [("sum", lambda count: 1), ("mean", lambda count: count)])
 def test_eps_acts_where_the_source_holds_its_credit(credit_scale, held, count):
