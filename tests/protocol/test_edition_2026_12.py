@@ -156,7 +156,7 @@ def test_the_method_and_its_control_have_to_exceed_chance(accuracies, controls, 
     assert (finding.state, finding.undecided) == (state, undecided)
     outcome = {"CLEARS": "pass", "UNDECIDED": "warn"}.get(state, "fail")
     assert finding.outcome == outcome
-    assert ("chance, 0.1" in finding.reason) == (state == "AT CHANCE" or "accuracy at chance" in undecided)
+    assert ("the accuracy, 95 % " in finding.sentence) == (state == "AT CHANCE" or "accuracy at chance" in undecided)
 
 
 @pytest.mark.long
