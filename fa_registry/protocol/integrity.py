@@ -47,7 +47,9 @@ class Tolerance:
 # A norm may be 1e-9, so its tolerance is relative. The small absolute tolerance of a gradient norm is the float32 rounding
 # error of a sample that is already fitted.
 COUNT = Tolerance()
+ANSWERS = "answers"  # share of test samples whose score is the recorded one
 TOLERANCES: dict[str, Tolerance] = {
+    ANSWERS: Tolerance(absolute=1e-3),  # another machine may change a few answers
     "gamma_samples": COUNT,
     "rho_defined": COUNT,
     "gamma_null_p": Tolerance(absolute=0.05),  # one rank among 20, the smallest number of draws
@@ -100,7 +102,8 @@ def compare(logged: Measurements, recomputed: Measurements, is_complete: bool = 
     configuration_difference = described_difference(logged.conventions, recomputed.conventions)
     differences, absent = [], []
     unlogged = list(_unlogged(logged, recomputed)) if is_complete else []
-    for name, site, logged_reading, recomputed_reading in (*pairs(logged, recomputed), *unlogged):
+    answers = _answers(logged, recomputed)
+    for name, site, logged_reading, recomputed_reading in (*pairs(logged, recomputed), *answers, *unlogged):
         if logged_reading.value is not None and recomputed_reading.value is None:
             absent.append(
                 f"{_place(name, site)}: logged {logged_reading.value!r}, cannot be recomputed: {recomputed_reading.reason}"
@@ -180,6 +183,14 @@ def pairs(logged: Measurements, recomputed: Measurements) -> Iterator[tuple[str,
     for name, reading in logged.scalars.items():
         if name not in ONLY_IN_TRAINING:
             yield name, None, reading, recomputed.scalars.get(name, absent)
+
+
+def _answers(logged: Measurements, recomputed: Measurements) -> Iterator[tuple[str, None, Reading, Reading]]:
+    """Yield the share of test samples whose recomputed score is the logged one, as `pairs` does. Logged, this share is 1."""
+    if recomputed.answers is None or logged.answers == recomputed.answers:
+        return
+    share = 0.0 if logged.answers is None else logged.answers.agreement(recomputed.answers)
+    yield ANSWERS, None, Reading(1.0), Reading(share)
 
 
 def _unlogged(logged: Measurements, recomputed: Measurements) -> Iterator[tuple[str, int | None, Reading, Reading]]:

@@ -16,16 +16,20 @@ from fa_registry.protocol import last_block
 from fa_registry.protocol.evidence_rules import control_doubt, not_counted
 from fa_registry.protocol.grouping import is_repetition, one_a_seed
 from fa_registry.protocol.verdict import is_intact
-from fa_registry.records import Reading, RunRecord
+from fa_registry.records import Answers, Reading, RunRecord
 from fa_registry.records.configurations import differing_settings
 from fa_registry.statistics import (
     CONFIDENCE,
+    CROSSED,
     PAIRED,
+    CrossedMean,
     Interval,
+    crossed_mean,
     look_confidence,
     paired_difference,
     stated_difference,
     t_interval,
+    with_proportions,
     with_resolution,
 )
 
@@ -54,6 +58,8 @@ class ControlReference:
     text: str = "of the frozen control"
     doubt: str = ""
     """why the control's value is not proven; empty if it is proven"""
+    answers: Answers | None = None
+    """scores of the control; None if they are not recorded"""
 
     @property
     def stated(self) -> bool:
@@ -116,7 +122,10 @@ class RunWithControl:
         """
         frozen = self.frozen_reference(quantity)
         trained = last_block.better(frozen.reading, self, quantity)
-        return ControlReference(trained, self.last_block.run_id, last_block.TEXT, frozen.doubt) if trained else frozen
+        if not trained:
+            return frozen
+        answers = self.last_block.measurements.answers
+        return ControlReference(trained, self.last_block.run_id, last_block.TEXT, frozen.doubt, answers)
 
     def frozen_reference(self, metric: str) -> ControlReference:
         """Return the frozen control's value, or the author's value if there is no control."""
@@ -126,7 +135,7 @@ class RunWithControl:
             absent = Reading(None, f"{metric} was not measured on the frozen control")
             text = NOT_PROVEN.format(doubt=self.doubt) if self.doubt else ControlReference.text
             reading = self.frozen.measurements.scalars.get(metric, absent)
-            return ControlReference(reading, self.frozen.run_id, text, self.doubt)
+            return ControlReference(reading, self.frozen.run_id, text, self.doubt, self.frozen.measurements.answers)
         stated_reading = self.record.measurements.scalars.get(f"frozen_{metric}", Reading(None, NO_CONTROL))
         if stated_reading.value is None:
             return ControlReference(Reading(None, NO_CONTROL))
@@ -141,7 +150,8 @@ class Margins:
 
     Args:
         mean: mean over seeds, or None if no seed counts.
-        interval: t interval of the mean with the resolution of the test set, or None for fewer than two seeds.
+        interval: interval of the mean, at least as wide as the resolution of the test set; None for fewer than two seeds.
+        sample_share: share of the variance of the mean that only more test samples would remove; None if it is not known.
         seeds: the seeds that count.
         notes: notes for the reader, for example which seeds were left out and why.
         left_out: the seeds that do not count because evidence is missing.
@@ -173,6 +183,7 @@ class Margins:
     chance: float | None = None
     samples: int = 0
     headline: Headline = DEFAULT
+    sample_share: float | None = None
 
     @property
     def is_test_set_known(self) -> bool:
@@ -237,9 +248,10 @@ class SeedGroup:
             else:
                 observed[seed], references[seed] = reading.value, reference
         cases = [self.counted[seed] for seed in observed]
-        margins = _estimated(headline, observed, references, min(map(_test_samples, cases), default=0), self.confidence)
-        frozen = (case.frozen_reference(headline.name).reading.value for case in cases)
-        half_sample = headline.half_sample(margins.samples) / headline.scale
+        samples = min(map(_test_samples, cases), default=0)
+        answers = {seed: self.counted[seed].record.measurements.answers for seed in observed}
+        frozen = {case.record.spec.seed: case.frozen_reference(headline.name) for case in cases}
+        margins = _estimated(headline, observed, answers, references, samples, self.confidence)
         doubts = [f"seed {case.record.spec.seed}: {case.other_set}" for case in cases if case.other_set]
         notes = (
             *shortened([f"seed {seed} left out: {reason}" for seed, reason in left_out.items()], "left out"),
@@ -254,8 +266,14 @@ class SeedGroup:
             notes=notes,
             left_out=tuple(sorted(left_out)),
             other_set=bool(doubts),
-            value=_mean_interval(list(observed.values()), half_sample, self.confidence),
-            control=_mean_interval(list(frozen), half_sample, self.confidence),
+            value=_mean_interval(headline, observed, answers.values(), samples, self.confidence),
+            control=_mean_interval(
+                headline,
+                {seed: reference.reading.value for seed, reference in frozen.items()},
+                [reference.answers for reference in frozen.values()],
+                samples,
+                self.confidence,
+            ),
             chance=_only({chance_of(case.record) for case in cases}),
         )
 
@@ -331,8 +349,9 @@ def _stated(headline: Headline, references: Mapping[int, ControlReference]) -> I
 
 def _estimated(
     headline: Headline,
-    observed: dict[int, float],
-    references: dict[int, ControlReference],
+    observed: Mapping[int, float],
+    answers: Mapping[int, Answers | None],
+    references: Mapping[int, ControlReference],
     samples: int,
     confidence: float,
 ) -> Margins:
@@ -343,29 +362,79 @@ def _estimated(
     factor = headline.sign * headline.scale
     method_values = {seed: factor * observed[seed] for seed in seeds}
     control_values = {seed: factor * references[seed].reading.value for seed in seeds}
+    crossed = None
     if stated:
         step = headline.resolution(samples)
         difference = stated_difference(method_values.values(), control_values.values(), step, confidence)
     else:
         difference = paired_difference(method_values, control_values, confidence)
-    ends = _ends(difference.interval, headline.half_sample(samples))
+        crossed = crossed_scores(
+            [answers[seed] for seed in seeds], [references[seed].answers for seed in seeds], confidence
+        )
+    interval, remark, test = difference.interval, difference.remark, difference.test if stated else PAIRED
+    if crossed:
+        half_width = headline.scale * (crossed.interval.high - crossed.interval.low) / 2
+        interval = Interval(difference.mean - half_width, difference.mean + half_width, confidence, "crossed")
+        remark, test = crossed.remark, CROSSED
+    elif interval and headline.is_share and samples:
+        shares = [
+            math.fsum(side) / len(seeds) / headline.scale for side in (method_values.values(), control_values.values())
+        ]
+        interval, test = with_proportions(interval, shares, samples, headline.scale), f"{test} and Wilson intervals"
+    ends = _ends(interval, headline.half_sample(samples))
     return Margins(
         mean=round(difference.mean, 9),
         interval=ends,
+        sample_share=crossed.sample_share if crossed else None,
         seeds=seeds,
-        notes=(difference.remark,) if difference.remark and ends else (),
+        notes=(remark,) if remark and ends else (),
         stated=stated,
         confidence=confidence,
         by_seed={seed: headline.difference(observed[seed], references[seed].reading.value) for seed in seeds},
-        test=(difference.test if stated else PAIRED) if ends else "",
+        test=test if ends else "",
         samples=samples,
         headline=headline,
     )
 
 
-def _mean_interval(values: Sequence[float], half_step: float, confidence: float) -> tuple[float, float] | None:
-    """Return the t interval of the mean with its resolution, or None for fewer than two values."""
-    return _ends(t_interval(values, confidence) if len(values) > 1 else None, half_step)
+def crossed_scores(
+    answers: Sequence[Answers | None], references: Sequence[Answers | None] = (), confidence: float = CONFIDENCE
+) -> CrossedMean | None:
+    """Return the mean score over seeds and test samples, or the mean difference from the scores of `references`.
+
+    Return None if the scores of a seed are not recorded, if the test sets differ in their size, or if there are fewer than two
+    seeds.
+    """
+    sides = (*answers, *references)
+    if (
+        len(answers) < 2
+        or not all(sides)
+        or len({(one.kind, one.samples) for one in sides}) > 1
+        or sides[0].samples < 2
+    ):
+        return None
+    rows = [one.scores() for one in answers]
+    rows = [row - other.scores() for row, other in zip(rows, references, strict=True)] if references else rows
+    return crossed_mean(rows, confidence)
+
+
+def _mean_interval(
+    headline: Headline,
+    values: Mapping[int, float],
+    answers: Iterable[Answers | None],
+    samples: int,
+    confidence: float,
+) -> tuple[float, float] | None:
+    """Return the interval of the mean main metric, or None for fewer than two values."""
+    if len(values) < 2:
+        return None
+    if crossed := crossed_scores(list(answers), confidence=confidence):
+        interval = crossed.interval
+    else:
+        interval = t_interval(values.values(), confidence)
+        share = math.fsum(values.values()) / len(values)
+        interval = with_proportions(interval, [share], samples) if headline.is_share and samples else interval
+    return _ends(interval, headline.half_sample(samples) / headline.scale)
 
 
 def _ends(interval: Interval | None, half_step: float) -> tuple[float, float] | None:

@@ -6,6 +6,7 @@ them. Records contain no NaN: a missing number is a Reading with a reason.
 """
 # ruff: noqa: F401 - the imported names are the names of this package
 
+from fa_registry.records.answers import Answers
 from fa_registry.records.audits import (
     EXCLUSION_KINDS,
     OUTCOMES,

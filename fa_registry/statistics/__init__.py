@@ -5,6 +5,7 @@ that states what was expected, what was found and what to do. If a result is def
 contains a remark. Values that would be guesses are None. Tests in tests/statistics simulate the coverage of every interval.
 """
 
+from fa_registry.statistics.crossed import CROSSED, CrossedMean, crossed_mean, with_proportions
 from fa_registry.statistics.differences import (
     PAIRED,
     Comparison,
@@ -37,6 +38,8 @@ __all__ = [
     "Comparison",
     "Equivalence",
     "Interval",
+    "CROSSED",
+    "CrossedMean",
     "LEAST_SEEDS",
     "PAIRED",
     "PairedDifference",
@@ -45,6 +48,7 @@ __all__ = [
     "Summary",
     "WelchDifference",
     "compare",
+    "crossed_mean",
     "excludes",
     "far_value",
     "holm",
@@ -61,5 +65,6 @@ __all__ = [
     "tost",
     "welch",
     "wilson_interval",
+    "with_proportions",
     "with_resolution",
 ]

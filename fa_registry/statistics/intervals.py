@@ -57,11 +57,12 @@ def t_interval(values: Iterable[float], confidence: float = CONFIDENCE) -> Inter
 
 
 def with_resolution(interval: Interval, half_step: float) -> Interval:
-    """Return the interval, extended on both sides by half a step of the values.
+    """Return the interval, whose half width becomes at least half a step of the values.
 
     A value that is a number of test samples is known only to half a sample. Therefore, equal values are no certainty.
     """
-    return replace(interval, low=interval.low - half_step, high=interval.high + half_step)
+    centre = (interval.low + interval.high) / 2
+    return replace(interval, low=min(interval.low, centre - half_step), high=max(interval.high, centre + half_step))
 
 
 def wilson_interval(share: float, n: int, confidence: float = CONFIDENCE) -> Interval:

@@ -171,6 +171,13 @@ class Task(abc.ABC):
         The main metric is first.
         """
 
+    def scores(self, network: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor | None:
+        """Return the score of each sample, (N,), for the network in eval mode; None if the task has no scores.
+
+        The mean of the scores is the main metric. A rule over seeds then knows the error of the test set. By default None.
+        """
+        return None
+
     def counted(self, targets: Tensor) -> int:
         """Return the number of targets that count; by default N.
 

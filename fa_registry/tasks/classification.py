@@ -76,6 +76,10 @@ class Classification(Task):
     def evaluate(self, network: nn.Module, inputs: Tensor, targets: Tensor) -> Mapping[str, Reading]:
         return {self.card.headline: Reading(accuracy(network, inputs, targets))}
 
+    def scores(self, network: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+        """Return whether each answer is right, (N,)."""
+        return correct(network, inputs, targets)
+
     def conventions(self, outputs: int) -> Mapping[str, Scalar]:
         return {CLASSES: outputs}
 
@@ -85,14 +89,19 @@ class Classification(Task):
 
 
 def accuracy(network: nn.Module, images: Tensor, labels: Tensor) -> float:
-    """Return the fraction of correct samples. A sample with non-finite logits counts as wrong."""
-    correct = torch.zeros((), dtype=torch.int64, device=images.device)
+    """Return the fraction of correct samples."""
+    return correct(network, images, labels).sum().item() / len(images)
+
+
+def correct(network: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
+    """Return whether each answer is right, (N,). A sample with non-finite logits counts as wrong."""
+    parts = []
     with torch.inference_mode(), eval_mode(network):
         for start in range(0, len(images), TEST_BATCH):
             logits = network(images[start : start + TEST_BATCH])
             is_right = logits.argmax(dim=1) == labels[start : start + TEST_BATCH]
-            correct += (is_right & logits.isfinite().all(dim=1)).sum()
-    return correct.item() / len(images)
+            parts.append(is_right & logits.isfinite().all(dim=1))
+    return torch.cat(parts)
 
 
 PLUGIN = Classification()

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import torch
 from torch import Tensor, nn
@@ -96,10 +96,8 @@ class TokenPrediction(Task):
     def evaluate(self, network: nn.Module, inputs: Tensor, targets: Tensor) -> Mapping[str, Reading]:
         """Return the loss per token in nats, the perplexity, and the bits per token."""
         total = torch.zeros((), dtype=torch.float64, device=inputs.device)
-        with torch.inference_mode(), eval_mode(network):
-            for start in range(0, len(inputs), TEST_BATCH):
-                part = slice(start, start + TEST_BATCH)
-                total += self.sample_losses(network(inputs[part]), targets[part]).sum(dtype=torch.float64)
+        for losses in self._losses(network, inputs, targets):
+            total += losses.sum(dtype=torch.float64)
         loss = total.item() / self.counted(targets)
         perplexity = math.exp(loss) if loss < math.log(1e300) else math.inf
         return {
@@ -107,6 +105,18 @@ class TokenPrediction(Task):
             "perplexity": Reading.of(perplexity),
             "bits_per_token": Reading.of(loss / math.log(2)),
         }
+
+    def scores(self, network: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+        """Return ℓ_i·N/Σcounted, (N,): the share of each sequence in the loss per token."""
+        losses = torch.cat(list(self._losses(network, inputs, targets))).double()
+        return losses * (len(losses) / self.counted(targets))
+
+    def _losses(self, network: nn.Module, inputs: Tensor, targets: Tensor) -> Iterator[Tensor]:
+        """Yield the losses ℓ_i of each batch of sequences."""
+        with torch.inference_mode(), eval_mode(network):
+            for start in range(0, len(inputs), TEST_BATCH):
+                part = slice(start, start + TEST_BATCH)
+                yield self.sample_losses(network(inputs[part]), targets[part])
 
     def conventions(self, outputs: int) -> Mapping[str, Scalar]:
         return {CLASSES: outputs, "task": self.card.name, "rows": "counted positions of a sequence"}

@@ -25,6 +25,7 @@ from fa_registry.records import (
     CHANCE,
     SHARED_SAMPLES,
     STREAM,
+    Answers,
     Measurements,
     Reading,
     RunSpec,
@@ -200,7 +201,25 @@ def with_conventions(
         **conventions_of(setup, members),
         **bench_conventions(setup, used_conventions),
     }
-    return dataclasses.replace(measurements, conventions=conventions)
+    return dataclasses.replace(measurements, conventions=conventions, answers=_answers(setup))
+
+
+def _answers(setup: RunSetup) -> Answers | None:
+    """Return the score of each test sample, or None if the task has no scores.
+
+    Raises:
+        PluginError: a third-party task returns scores of another shape.
+    """
+    task, splits = setup.task, setup.splits
+    scores = task.scores(setup.network, splits.test_images, splits.test_labels)
+    if scores is None:
+        return None
+    if scores.shape != (len(splits.test_labels),):
+        raise PluginError(
+            f"task {task.card.name!r}: scores: expected one score per test sample ({len(splits.test_labels)},), "
+            f"found the shape {tuple(scores.shape)}"
+        )
+    return Answers.of("right" if task.headline.is_share else "loss", scores.cpu().numpy())
 
 
 def _chance(setup: RunSetup) -> dict[str, Scalar]:
