@@ -6,9 +6,22 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from fa_registry.protocol.evidence_rules import PROVING
 from fa_registry.protocol.rules import load_edition
-from fa_registry.records import CHANCE, CLASSES, Check, Integrity, Measurements, Reading, RunRecord, RunSpec, Series
+from fa_registry.records import (
+    CHANCE,
+    CLASSES,
+    Answers,
+    Check,
+    Integrity,
+    Measurements,
+    Reading,
+    RunRecord,
+    RunSpec,
+    Series,
+)
 from fa_registry.tracking import schema
 
 SITE_0 = "growth starts at site 1"
@@ -93,4 +106,13 @@ def frozen(run_id: str = "f", accuracy: float | None = 0.5, **changes: Any) -> R
 def over_seeds(accuracies: Mapping[int, float | None], controls: Mapping[int, float | None]) -> list[RunRecord]:
     """One run a seed (`r42`) with its accuracy, then one frozen control a seed (`f42`)."""
     runs = [record(f"r{seed}", measurements(accuracy=value), seed=seed) for seed, value in accuracies.items()]
-    return [*runs, *(frozen(f"f{seed}", value, seed=seed) for seed, value in controls.items())]
+    runs += [frozen(f"f{seed}", value, seed=seed) for seed, value in controls.items()]
+    return [answered(run) for run in runs]
+
+
+def answered(run: RunRecord, samples: int | None = None) -> RunRecord:
+    """The run with the answers of its accuracy: the first test samples are right, for every run the same ones."""
+    count, accuracy = samples or TEST_SET["test_samples"], run.measurements.scalars["accuracy"].value
+    answers = None if accuracy is None else Answers.of("right", np.arange(count) < round(accuracy * count))
+    conventions = {**run.measurements.conventions, "test_samples": count}
+    return replace(run, measurements=replace(run.measurements, answers=answers, conventions=conventions))

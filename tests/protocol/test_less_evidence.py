@@ -13,7 +13,7 @@ from fa_registry.protocol.engine import judge_all
 from fa_registry.protocol.rules import load_edition
 from fa_registry.protocol.verdict import combine_verdicts
 from fa_registry.records import CHANCE, Integrity, Reading, RunRecord
-from tests.builders import frozen, measurements, record
+from tests.builders import answered, frozen, measurements, record
 
 EDITION = load_edition("2026-12")
 SEEDS = (1, 2, 3)
@@ -63,6 +63,7 @@ WEAKENINGS: dict[str, Weakening] = {
     "runs unverifiable": of_runs(unverifiable),
     "chance not recorded": without_convention(CHANCE),
     "test set not sized": without_convention("test_samples"),
+    "answers not recorded": lambda run: with_measured(run, answers=None),
     "no gain": of_runs(without_site_metric("gain")),
     "no growth since initialisation": of_runs(without_site_metric("growth_init")),
 }
@@ -96,7 +97,8 @@ def stated(records: Sequence[RunRecord]) -> list[RunRecord]:
 def full_evidence(study: str) -> list[RunRecord]:
     accuracies, controls, others = STUDIES[study]
     runs = [record(f"r{seed}", measurements(accuracy=accuracies[seed - 1], **others), seed=seed) for seed in SEEDS]
-    return [*runs, *(frozen(f"f{seed}", controls[seed - 1], seed=seed) for seed in SEEDS)]
+    runs += [frozen(f"f{seed}", controls[seed - 1], seed=seed) for seed in SEEDS]
+    return [answered(run) for run in runs]
 
 
 def outcome(records: Sequence[RunRecord]) -> str:
@@ -141,5 +143,9 @@ def test_an_unproven_control_never_fails_and_never_passes_by_the_margin():
     for study in ("clears", "undercut", "paired wider than Welch"):
         records = [WEAKENINGS["controls unverifiable"](run) for run in full_evidence(study)]
         finding = judge_all(records, EDITION)[0].findings[2]
-        assert (finding.outcome, finding.state, finding.test) == ("warn", "UNDECIDED", "Welch's t test")
+        assert (finding.outcome, finding.state, finding.test) == (
+            "warn",
+            "UNDECIDED",
+            "Welch's t test and Wilson intervals",
+        )
         assert finding.undecided[0] == "control unproven"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
 import pytest
 
 from fa_registry.metrics import ACCURACY, TOKEN_LOSS, declaration, own_headline
@@ -22,8 +23,16 @@ from fa_registry.protocol.paired_runs import (
 from fa_registry.protocol.rules import load_edition
 from fa_registry.records import AuditReport, Check, Conformance, Integrity, Reading, Recipe
 from fa_registry.records.configurations import CONFIGURATION, SAME_MACHINE
-from fa_registry.statistics import paired_difference, t_interval, welch
-from tests.builders import frozen, measurements, over_seeds, record
+from fa_registry.statistics import (
+    CROSSED,
+    PAIRED,
+    crossed_mean,
+    paired_difference,
+    t_interval,
+    welch,
+    with_proportions,
+)
+from tests.builders import answered, frozen, measurements, over_seeds, record
 
 
 def given(run, accuracy):
@@ -33,14 +42,29 @@ def given(run, accuracy):
 
 
 def sized(run, count):
-    """The run with a test set of so many samples."""
-    conventions = {**run.measurements.conventions, "test_samples": count}
-    return dataclasses.replace(run, measurements=dataclasses.replace(run.measurements, conventions=conventions))
+    """The run with a test set of so many samples, and their answers; none if the size is not known."""
+    made = answered(run, count)
+    conventions = {**made.measurements.conventions, "test_samples": count}
+    answers = made.measurements.answers if count else None
+    return dataclasses.replace(
+        run, measurements=dataclasses.replace(made.measurements, conventions=conventions, answers=answers)
+    )
 
 
-def widened(interval, half=0.005):
-    """The ends in percentage points, with half of one test sample of 10,000."""
-    return pytest.approx((100 * interval.low - half, 100 * interval.high + half))
+def crossed(accuracies, controls, samples=10_000):
+    """The interval in percentage points of runs whose first samples are right."""
+    right = [
+        [np.arange(samples) < round(side[seed] * samples) for side in (accuracies, controls)] for seed in accuracies
+    ]
+    interval = crossed_mean([100.0 * (run.astype(int) - control) for run, control in right]).interval
+    return pytest.approx((interval.low, interval.high))
+
+
+def widened(interval, *shares, samples=10_000):
+    """The ends in percentage points, with the error of a share of the test samples on each side."""
+    scaled = dataclasses.replace(interval, low=100 * interval.low, high=100 * interval.high)
+    wide = with_proportions(scaled, shares, samples, 100)
+    return pytest.approx((wide.low, wide.high))
 
 
 def margins(records):
@@ -54,15 +78,39 @@ def test_the_interval_is_that_of_the_paired_difference():
     found = margins(over_seeds(accuracies, controls))
     expected = paired_difference(accuracies, controls)
     assert found.mean == pytest.approx(100 * expected.mean)
-    assert found.interval == widened(expected.interval)
-    assert (found.seeds, found.notes, found.test) == ((1, 2, 3), (), "paired t test")
+    assert found.interval == crossed(accuracies, controls)
+    assert (found.seeds, found.notes, found.test) == ((1, 2, 3), (), CROSSED)
+    assert 0 < found.sample_share < 1
 
 
-@pytest.mark.parametrize(("samples", "half"), [(360, 100 / 720), (10_000, 0.005), (0, 0.0)])
-def test_equal_margins_are_known_to_half_a_test_sample(samples, half):
-    found = margins([sized(run, samples) for run in over_seeds({1: 0.82, 2: 0.92}, {1: 0.80, 2: 0.90})])
-    assert (found.mean, found.interval) == (2.0, pytest.approx((2.0 - half, 2.0 + half)))
-    assert "no spread" in found.notes[-1]
+def test_without_answers_the_error_of_the_test_set_is_that_of_two_shares():
+    accuracies, controls = {1: 0.90, 2: 0.93, 3: 0.88}, {1: 0.86, 2: 0.87, 3: 0.85}
+    runs = over_seeds(accuracies, controls)
+    for missing in (runs[0], runs[-1]):  # of one run, or of one control
+        left = [without_answers(run) if run is missing else run for run in runs]
+        expected = paired_difference(accuracies, controls).interval
+        found = margins(left)
+        assert found.interval == widened(expected, 2.71 / 3, 2.58 / 3)
+        assert (found.sample_share, found.test) == (None, f"{PAIRED} and Wilson intervals")
+
+
+@pytest.mark.parametrize("samples", [360, 10_000])
+def test_equal_margins_have_the_error_of_the_test_set(samples):
+    accuracies, controls = {1: 0.825, 2: 0.925}, {1: 0.80, 2: 0.90}
+    found = margins([sized(run, samples) for run in over_seeds(accuracies, controls)])
+    assert found.interval == crossed(accuracies, controls, samples)
+
+
+def test_no_interval_is_narrower_than_one_test_sample():
+    """Three runs that answer like their controls: no sample shows a difference, and one more could."""
+    found = margins(
+        [sized(run, 360) for run in over_seeds(dict.fromkeys((1, 2, 3), 0.8), dict.fromkeys((1, 2, 3), 0.8))]
+    )
+    assert found.interval == pytest.approx((-100 / 720, 100 / 720)) and "no spread" in found.notes[-1]
+
+
+def without_answers(run):
+    return dataclasses.replace(run, measurements=dataclasses.replace(run.measurements, answers=None))
 
 
 def test_one_seed_has_no_interval():
@@ -250,7 +298,10 @@ def test_a_stated_frozen_accuracy_is_not_paired():
     found = margins([given(run, Reading(stated[run.spec.seed])) for run in over_seeds(accuracies, {})])
     expected = welch(accuracies.values(), stated.values()).interval
     assert found.mean == pytest.approx(100 * 0.13 / 3)
-    assert (found.interval, found.test) == (widened(expected), "Welch's t test")
+    assert (found.interval, found.test) == (
+        widened(expected, 2.71 / 3, 2.58 / 3),
+        "Welch's t test and Wilson intervals",
+    )
     assert not margins(over_seeds(accuracies, stated)).stated
 
 
@@ -260,8 +311,10 @@ def test_one_stated_number_for_all_seeds_is_one_draw(figures):
     runs = over_seeds({1: 0.90, 2: 0.93, 3: 0.88}, {})
     runs = [given(run, Reading(figure)) for run, figure in zip(runs, figures, strict=True)]
     runs = [sized(run, 360) for run in runs]
-    (low, high), alone = margins(runs).interval, t_interval([90, 93, 88])
-    assert high - low == pytest.approx(2 * (alone.high - alone.low) + 100 / 360)
+    alone = t_interval([0.90, 0.93, 0.88])
+    centre = 2.71 / 3 - 0.5
+    twice = dataclasses.replace(alone, low=centre - alone.high + alone.low, high=centre + alone.high - alone.low)
+    assert margins(runs).interval == widened(twice, 2.71 / 3, 0.5, samples=360)
     assert "one stated value" in margins(runs).test
 
 
@@ -269,7 +322,7 @@ def test_one_stated_figure_among_measured_ones_makes_all_of_them_a_sample():
     runs = over_seeds({1: 0.90, 2: 0.93, 3: 0.88}, {1: 0.86, 2: 0.87})
     runs[2] = given(runs[2], Reading(0.85))
     found, expected = margins(runs), welch([0.90, 0.93, 0.88], [0.86, 0.87, 0.85]).interval
-    assert found.stated and found.interval == widened(expected)
+    assert found.stated and found.interval == widened(expected, 2.71 / 3, 2.58 / 3)
 
 
 def test_a_trained_control_comes_before_one_given_by_hand():

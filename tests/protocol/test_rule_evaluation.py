@@ -149,16 +149,18 @@ def test_depth_utility_over_seeds(accuracies, outcome, state, flag):
         assert (finding.interval is None) == (len(accuracies) == 1)
 
 
-@pytest.mark.parametrize("margin", [2.0, 1.9999])
-def test_the_interval_has_to_lie_wholly_on_one_side(margin):
-    """With three seeds the ends are mean ± 4.30265 standard errors, and half a test sample of 10,000 beyond them."""
-    half = 0.01
-    spread = half / 4.302652729696142 * 3**0.5
-    mean = 80 + margin + half + 0.005
-    finding = depth({seed: (mean + shift * spread) / 100 for seed, shift in ((1, -1), (2, 0), (3, 1))})
-    assert finding.interval == pytest.approx((margin, margin + 2 * half + 0.01))
-    assert finding.state == ("OTHER SET" if margin == 2.0 else "UNDECIDED")  # no whole numbers of samples
-    assert finding.undecided == (() if margin == 2.0 else ("margin at the limit",))
+def test_the_interval_has_to_lie_wholly_on_one_side():
+    runs = over_seeds({1: 0.90, 2: 0.91, 3: 0.89}, CONTROLS)
+    low, high = judge_all(runs, OURS)[0].findings[2].interval
+    for threshold, state in (
+        (low, "CLEARS"),
+        (low + 1e-6, "UNDECIDED"),
+        (high, "UNDECIDED"),
+        (high + 1e-6, "UNDERCUT"),
+    ):
+        finding = judge_all(runs, load_edition("2026-12", {"D3": threshold}))[0].findings[2]
+        assert (finding.state, finding.interval) == (state, (low, high))
+        assert finding.undecided == (("margin at the limit",) if state == "UNDECIDED" else ())
 
 
 def test_every_run_of_a_group_carries_the_same_finding_under_its_own_names():
@@ -167,7 +169,8 @@ def test_every_run_of_a_group_carries_the_same_finding_under_its_own_names():
     assert [finding.run_id for finding in findings] == ["r1", "r2", "r3"]
     assert [finding.reference_run_id for finding in findings] == ["f1", "f2", "f3"]
     assert len({dataclasses.replace(finding, run_id="", reference_run_id="") for finding in findings}) == 1
-    assert "+4.08 to +16.59 pp" in findings[0].sentence
+    low, high = findings[0].interval
+    assert f"{low:+.2f} to {high:+.2f} pp" in findings[0].sentence
 
 
 @pytest.mark.parametrize("margin", [-0.7, 0.19, 0.02])
@@ -217,16 +220,22 @@ def test_other_methods_settings_and_adopted_runs_are_no_further_seeds():
 
 
 def test_a_further_look_is_judged_at_a_higher_level_and_says_so():
-    """Margins of +2.8 to +3.8 pp: the 95 % interval clears 2 pp, that of a second look does not."""
-    runs = over_seeds({1: 0.828, 2: 0.832, 3: 0.838}, CONTROLS)
+    """The limit is between the lower ends of the first two intervals."""
+    runs = over_seeds({1: 0.8245, 2: 0.8285, 3: 0.8345}, CONTROLS)
     key = seeds_key(runs[0].spec)
-    first, second, third = (judge_all(runs, OURS, interim_analyses={key: look})[0].findings[2] for look in (1, 2, 3))
+
+    def judged(edition):
+        return [judge_all(runs, edition, interim_analyses={key: look})[0].findings[2] for look in (1, 2, 3)]
+
+    limit = sum(finding.interval[0] for finding in judged(OURS)[:2]) / 2
+    edition = load_edition("2026-12", {"D3": limit})
+    first, second, third = judged(edition)
     assert (first.state, first.confidence, first.look) == ("CLEARS", 0.95, 1)
     assert (second.state, second.confidence, second.look) == ("UNDECIDED", 0.975, 2)
     assert third.interval[0] < second.interval[0] < first.interval[0]
     assert "97.5 %" in second.required and "97.5 %" in second.sentence
     assert " 95 %" in first.required and "interim" not in first.sentence
-    assert judge_all(runs, OURS, interim_analyses={"another group": 2})[0].findings[2] == first
+    assert judge_all(runs, edition, interim_analyses={"another group": 2})[0].findings[2] == first
 
 
 def test_one_seed_has_no_level_and_a_limit_knows_the_limits_of_its_further_conditions():

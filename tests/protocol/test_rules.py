@@ -215,8 +215,8 @@ GROWTH = (dict(growth=50.001), dict(growth=50.0), dict(growth=None))
 FLOOR = (dict(g_norm=1.27e-5), dict(g_norm=1.28e-5), dict(g_norm=None))
 STABILITY = (dict(stability=0.3001), dict(stability=0.3), dict(stability=None))
 MARGIN = (dict(accuracy=0.5199), dict(accuracy=0.52), dict(accuracy=None))  # the frozen control has 0.5
-# half a test sample of 10,000 is part of the interval over seeds
-OVER_SEEDS = (dict(accuracy=0.5199), dict(accuracy=0.5201), dict(accuracy=None))
+# of equal seeds, the error of the test set remains
+OVER_SEEDS = (dict(accuracy=0.50), dict(accuracy=0.54), dict(accuracy=None))
 FLOOR_AND_GAIN = (
     dict(g_norm=1.27e-5, gain=9.9e-3),
     dict(g_norm=1.27e-5, gain=1e-2),
