@@ -201,7 +201,7 @@ def compared_methods(runs: Sequence[RunAudit]) -> Iterator[str]:
 
 def _p_value(finding: Finding) -> float:
     """Compute the one-sided p-value of the margin against the limit."""
-    df = finding.seeds - 1
+    df = finding.df or finding.seeds - 1
     half_width = (finding.interval[1] - finding.interval[0]) / 2
     distance = finding.observed.value - finding.threshold
     if not half_width:

@@ -151,7 +151,9 @@ class Margins:
     Args:
         mean: mean over seeds, or None if no seed counts.
         interval: interval of the mean, at least as wide as the resolution of the test set; None for fewer than two seeds.
-        sample_share: share of the variance of the mean that only more test samples would remove; None if it is not known.
+        df: degrees of freedom of the interval; None if they are not known.
+        error_shares: shares of the variance of the mean that only more seeds and only more test samples would remove; None if the
+            answers are not recorded.
         seeds: the seeds that count.
         notes: notes for the reader, for example which seeds were left out and why.
         left_out: the seeds that do not count because evidence is missing.
@@ -183,7 +185,8 @@ class Margins:
     chance: float | None = None
     samples: int = 0
     headline: Headline = DEFAULT
-    sample_share: float | None = None
+    df: float | None = None
+    error_shares: tuple[float, float] | None = None
 
     @property
     def is_test_set_known(self) -> bool:
@@ -385,7 +388,8 @@ def _estimated(
     return Margins(
         mean=round(difference.mean, 9),
         interval=ends,
-        sample_share=crossed.sample_share if crossed else None,
+        df=crossed.df if crossed else None if stated or not ends else float(len(seeds) - 1),
+        error_shares=(crossed.seed_share, crossed.sample_share) if crossed else None,
         seeds=seeds,
         notes=(remark,) if remark and ends else (),
         stated=stated,
@@ -402,20 +406,16 @@ def crossed_scores(
 ) -> CrossedMean | None:
     """Return the mean score over seeds and test samples, or the mean difference from the scores of `references`.
 
-    Return None if the scores of a seed are not recorded, if the test sets differ in their size, or if there are fewer than two
-    seeds.
+    Return None if the scores of a seed are not recorded or not finite, if the test sets differ in their size, or if there are
+    fewer than two seeds.
     """
     sides = (*answers, *references)
-    if (
-        len(answers) < 2
-        or not all(sides)
-        or len({(one.kind, one.samples) for one in sides}) > 1
-        or sides[0].samples < 2
-    ):
+    sizes = {(one.kind, one.samples) for one in sides if one}
+    if len(answers) < 2 or not all(sides) or len(sizes) > 1 or sides[0].samples < 2:
         return None
     rows = [one.scores() for one in answers]
     rows = [row - other.scores() for row, other in zip(rows, references, strict=True)] if references else rows
-    return crossed_mean(rows, confidence)
+    return crossed_mean(rows, confidence) if all(math.isfinite(row.sum()) for row in rows) else None
 
 
 def _mean_interval(

@@ -321,6 +321,8 @@ def judge_over_seeds(rule: Rule, case: RunWithControl, group: SeedGroup) -> Find
         stated=margins.stated,
         undecided=causes,
         test=margins.test,
+        df=margins.df,
+        error_shares=margins.error_shares,
         confidence=margins.confidence if margins.interval else None,
         look=group.look,
         basis=scatter_text(list(margins.by_seed.values())) if margins.interval and not margins.stated else "",

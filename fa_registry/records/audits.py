@@ -121,6 +121,12 @@ class Finding:
     """the text `required` without the unit; empty if the limit is not in an edition. Programs should read the other fields,
     because an edition may choose any label
     """
+    df: float | None = None
+    """degrees of freedom of `interval`; null if they are not known"""
+    error_shares: tuple[float, float] | None = None
+    """share of the estimate's variance that only more seeds would reduce, and share that only more test samples would reduce;
+    either reduces the rest. Null if the runs did not record their answers
+    """
     basis: str = ""
     """the assumption on which the interval over seeds is based; empty without an interval"""
 

@@ -21,12 +21,13 @@ from fa_registry.reporting.claims_reference import UNDERCUT, author_stated_runs,
 from fa_registry.reporting.report_values import scalar_metric
 from fa_registry.reporting.text.filters import KINDS, between, ci, compact, num, pct
 from fa_registry.reporting.view_models import Claim
-from fa_registry.statistics import CONFIDENCE, LEAST_SEEDS, level_text, seeds_to_plan, wilson_interval
+from fa_registry.statistics import CONFIDENCE, LEAST_SEEDS, level_text, seeds_to_plan, std_factors, wilson_interval
 from fa_registry.statistics.intervals import MOST_SEEDS, POWER
 from fa_registry.statistics.over_seeds import OverSeeds
 from fa_registry.statistics.samples import quantile
 
 DEPTH = SUBJECTS["depth"]
+HALF = 0.5  # of the variance: the larger part of the error is the test set's
 
 
 def depth_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
@@ -122,18 +123,24 @@ def is_above_frozen(run: RunAudit) -> bool:
     )
 
 
-def seeds_needed(finding: Finding) -> int | None:
-    """Return how many new seeds would decide the comparison with power POWER.
+def seeds_needed(finding: Finding) -> tuple[int | None, int | None]:
+    """Return how many new seeds would decide the comparison with power POWER: the smallest and the largest number.
 
-    The calculation assumes the mean and the spread of this finding. Return None if the finding has no interval, or if more than
-    MOST_SEEDS seeds are needed.
+    The calculation assumes the mean of this finding, the error of its test set, and the 80 % interval of its spread over seeds. A
+    number is None if more than MOST_SEEDS seeds are needed, or if the finding has no interval.
     """
     if finding.interval is None or finding.threshold is None or finding.observed.value is None or finding.seeds < 2:
-        return None
+        return None, None
     half_width = (finding.interval[1] - finding.interval[0]) / 2
-    spread = half_width * math.sqrt(finding.seeds) / quantile(finding.seeds - 1, finding.confidence or CONFIDENCE)
+    error = half_width / quantile(finding.df or finding.seeds - 1, finding.confidence or CONFIDENCE)
+    test_set = error_of_test_set(finding)
+    spread = error * math.sqrt((1 - test_set) * finding.seeds)
     distance = abs(finding.observed.value - finding.threshold)
-    return seeds_to_plan(distance, spread) if distance and spread else None
+    if not distance or not spread:
+        return None, None
+    factors = std_factors(finding.seeds)
+    low, high = (seeds_to_plan(distance, factor * spread, error * math.sqrt(test_set)) for factor in factors)
+    return low, high
 
 
 def _undercut(finding: Finding, runs: Sequence[RunAudit]) -> str:
@@ -237,13 +244,22 @@ def _undecided(finding: Finding) -> str:
 
 def _seeds_advice(finding: Finding) -> str:
     """Return a sentence about the number of seeds that would decide the margin."""
-    n_seeds = seeds_needed(finding)
-    if n_seeds is None:
-        return f"The mean is so close to the limit that not even {num(MOST_SEEDS)} seeds with this spread would decide"
+    low, high = seeds_needed(finding)
+    if low is None:
+        reason = (
+            "the test set is too small" if error_of_test_set(finding) > HALF else "the mean is so close to the limit"
+        )
+        return f"Not even {num(MOST_SEEDS)} new seeds would decide, because {reason}"
+    number = f"{low} to {high}" if high and high > low else f"{low}" if high else f"at least {low}"
     return (
-        f"A new study of {n_seeds} new seeds would decide with {POWER:.0%} power at this mean and spread. Fix the number first; "
-        "added seeds are judged more strictly"
+        f"A new study of {number} new seeds would decide with {POWER:.0%} power at this mean; {finding.seeds} seeds show the "
+        "spread only roughly. Fix the number first; added seeds are judged more strictly"
     )
+
+
+def error_of_test_set(finding: Finding) -> float:
+    """Return the share of the margin's variance that more seeds do not reduce; 0 if it is not known."""
+    return finding.error_shares[1] if finding.error_shares else 0.0
 
 
 def _stated(finding: Finding) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from fa_registry.statistics.samples import CONFIDENCE, quantile, reported, standard_error
 
 POWER = 0.8  # the usual power; at 50 %, half of all studies would not decide
+MOST_DF = 1e6  # the t distribution is normal for every use here
 NONCENTRAL = 30.0  # T exceeds every relevant quantile with certainty; for larger values scipy's series is inaccurate
 LEAST_SEEDS = 3  # fewer seeds decide nothing: one seed has no spread, and of two seeds none can be an outlier
 MOST_SEEDS = 1000  # if a study needs more seeds, the mean is practically equal to the limit
@@ -112,26 +113,42 @@ def look_confidence(interim_analysis: int, confidence: float = CONFIDENCE) -> fl
     return 1 - (1 - _proper(confidence)) / max(1, interim_analysis * (interim_analysis - 1))
 
 
-def seeds_to_plan(distance: float, std: float, power: float = POWER) -> int | None:
+def seeds_to_plan(distance: float, std: float, floor: float = 0.0, power: float = POWER) -> int | None:
     """Return the number of seeds with which a study decides with probability `power`.
 
     The result is the smallest such number, for a study whose number of seeds is fixed before the runs. A study decides if the
     95 % t interval is completely on one side of the tested limit. The probability of a decision follows from the noncentral t
-    distribution. Return None if more than MOST_SEEDS seeds are needed.
+    distribution, with Satterthwaite's degrees of freedom if there is a floor. Return None if more than MOST_SEEDS seeds are needed.
 
     Args:
         distance: distance of the true mean from the tested limit, > 0.
         std: standard deviation over seeds.
+        floor: standard error that more seeds do not reduce, such as that of the test set.
         power: probability of a decision.
     """
     import numpy as np
     from scipy import special
 
     counts = np.arange(2, MOST_SEEDS + 1)
-    critical_t = special.stdtrit(counts - 1, (1 + CONFIDENCE) / 2)
-    miss_probability = special.nctdtr(counts - 1, np.minimum(distance * np.sqrt(counts) / std, NONCENTRAL), critical_t)
+    variance = std**2 / counts
+    error = np.sqrt(variance + floor**2)
+    df = np.minimum((counts - 1) * (1 + floor**2 / variance) ** 2, MOST_DF) if floor else counts - 1
+    critical_t = special.stdtrit(df, (1 + CONFIDENCE) / 2)
+    miss_probability = special.nctdtr(df, np.minimum(distance / error, NONCENTRAL), critical_t)
     sufficient_indices = np.flatnonzero(1 - miss_probability >= power)
     return int(counts[sufficient_indices[0]]) if len(sufficient_indices) else None
+
+
+def std_factors(n: int, confidence: float = 0.8) -> tuple[float, float]:
+    """Return the ends of the interval of a standard deviation, divided by the one that n normal values show.
+
+    Source: the χ² distribution of the variance, as in Hahn and Meeker 1991, Statistical Intervals. Three values show a standard
+    deviation only to the factors 0.66 and 3.08.
+    """
+    from scipy import special
+
+    low, high = (special.chdtri(n - 1, side) for side in ((1 - confidence) / 2, (1 + confidence) / 2))
+    return math.sqrt((n - 1) / low), math.sqrt((n - 1) / high)
 
 
 def level_text(confidence: float) -> str:

@@ -80,7 +80,7 @@ def test_the_interval_is_that_of_the_paired_difference():
     assert found.mean == pytest.approx(100 * expected.mean)
     assert found.interval == crossed(accuracies, controls)
     assert (found.seeds, found.notes, found.test) == ((1, 2, 3), (), CROSSED)
-    assert 0 < found.sample_share < 1
+    assert 0 < found.error_shares[1] < 1
 
 
 def test_without_answers_the_error_of_the_test_set_is_that_of_two_shares():
@@ -91,7 +91,7 @@ def test_without_answers_the_error_of_the_test_set_is_that_of_two_shares():
         expected = paired_difference(accuracies, controls).interval
         found = margins(left)
         assert found.interval == widened(expected, 2.71 / 3, 2.58 / 3)
-        assert (found.sample_share, found.test) == (None, f"{PAIRED} and Wilson intervals")
+        assert (found.error_shares, found.test) == (None, f"{PAIRED} and Wilson intervals")
 
 
 @pytest.mark.parametrize("samples", [360, 10_000])

@@ -16,7 +16,7 @@ from fa_registry.reporting.claims_gamma import count_draws_reaching, gamma_claim
 from fa_registry.reporting.pages.form import form_context
 from fa_registry.reporting.pages.notes import note_context
 from fa_registry.reporting.report_index import Sources
-from fa_registry.statistics import seeds_to_plan, t_interval
+from fa_registry.statistics import seeds_to_plan, std_factors, t_interval
 from tests.reporting.judged_runs import over_seeds
 from tests.reporting.report_changes import changed, run_of
 from tests.reporting.sample_reports import a_finding
@@ -176,17 +176,27 @@ def claims_of_depth(report):
 def test_the_study_named_is_one_of_this_mean_and_spread(values):
     """For every level of the interval from which the spread is computed."""
     finding = margin(values)
-    planned = seeds_to_plan(abs(statistics.mean(values) - 2), statistics.stdev(values))
+    low, high = (factor * statistics.stdev(values) for factor in std_factors(len(values)))
+    planned = tuple(seeds_to_plan(abs(statistics.mean(values) - 2), spread) for spread in (low, high))
     wide = t_interval(values, 0.975)
     second = dataclasses.replace(finding, interval=(wide.low, wide.high), confidence=0.975, look=2)
-    assert seeds_needed(finding) == seeds_needed(second) == planned > len(values)
+    assert seeds_needed(finding) == seeds_needed(second) == planned
+    assert planned[0] > 1 and (planned[1] is None or planned[1] > len(values))
 
 
 @pytest.mark.parametrize(
     "change", [{"interval": None}, {"threshold": None}, {"observed": Reading(None, "x")}, {"seeds": 1}]
 )
 def test_without_a_figure_no_number_of_seeds_is_named(change):
-    assert seeds_needed(dataclasses.replace(margin([1.0, 4.0, 5.5]), **change)) is None
+    assert seeds_needed(dataclasses.replace(margin([1.0, 4.0, 5.5]), **change)) == (None, None)
+
+
+def test_no_number_of_seeds_removes_the_error_of_the_test_set():
+    """Three values with a mean 1.5 above the limit, whose error is the test set's."""
+    finding = dataclasses.replace(margin([3.4, 3.5, 3.6]), interval=(-1.5, 8.5), df=500.0, error_shares=(0.0, 0.98))
+    assert seeds_needed(finding) == (None, None)
+    more = dataclasses.replace(finding, interval=(2.6, 4.4))
+    assert all(count and count < 10 for count in seeds_needed(more))
 
 
 @pytest.mark.parametrize("ends", [(-1.0, 0.0), (0.0, 1.0)])

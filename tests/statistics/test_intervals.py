@@ -19,6 +19,7 @@ from fa_registry.statistics import (
     rank_p_value,
     reported,
     seeds_to_plan,
+    std_factors,
     summary,
     t_interval,
     wilson_interval,
@@ -133,6 +134,28 @@ def test_a_planned_study_is_decided_four_times_in_five_and_one_seed_less_is_not(
 
     needed = seeds_to_plan(distance, std)
     assert decided(needed) > 0.79 and (needed == 2 or decided(needed - 1) < 0.81)
+
+
+@pytest.mark.parametrize(("distance", "std", "floor"), [(3.0, 2.0, 1.0), (5.0, 4.0, 0.5)])
+def test_a_planned_study_with_the_error_of_a_test_set_is_decided_four_times_in_five(distance, std, floor):
+    def decided(n):
+        """Simulated with a known floor: the share of studies whose interval is wholly above the limit at 0."""
+        draw = np.random.default_rng(n)
+        sample = draw.normal(distance, std, (40_000, n)) + draw.normal(0, floor, (40_000, 1))
+        variance = sample.var(axis=1, ddof=1) / n
+        df = (n - 1) * (1 + floor**2 / variance) ** 2
+        return (sample.mean(axis=1) > special.stdtrit(df, 0.975) * np.sqrt(variance + floor**2)).mean()
+
+    needed = seeds_to_plan(distance, std, floor)
+    assert decided(needed) > 0.77 and (needed == 2 or decided(needed - 1) < 0.82)
+    assert needed >= seeds_to_plan(distance, std) and seeds_to_plan(distance, std, floor=distance) is None
+
+
+@pytest.mark.parametrize("n", [3, 8])
+def test_the_interval_of_a_standard_deviation_contains_it_in_80_percent_of_samples(n):
+    low, high = std_factors(n)
+    std = np.random.default_rng(n).normal(size=(40_000, n)).std(axis=1, ddof=1)
+    assert ((low * std < 1) & (high * std > 1)).mean() == pytest.approx(0.8, abs=0.01)
 
 
 def test_no_study_of_a_thousand_seeds_is_planned():
