@@ -171,8 +171,8 @@ def _among_files(recorded: RecordedRun) -> Iterator[str]:
     provenance, spec = recorded.provenance, recorded.spec
     epochs_run = 0 if spec.weights else recorded.epochs  # an adopted run was not trained here
     if provenance.get("epochs_run", epochs_run) != epochs_run:
-        recorded = provenance["epochs_run"]
-        yield f"{schema.PROVENANCE} contains the number of epochs {recorded}, but {schema.SERIES} ends at epoch {epochs_run}"
+        stated = provenance["epochs_run"]
+        yield f"{schema.PROVENANCE} contains the number of epochs {stated}, but {schema.SERIES} ends at epoch {epochs_run}"
     if provenance.get("status", recorded.status) != recorded.status:
         ending = f"ends at epoch {recorded.epochs} of {spec.epochs} with finite values"
         ending = f"diverges at epoch {recorded.epochs}" if recorded.status == "diverged" else ending

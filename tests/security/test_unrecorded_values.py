@@ -54,6 +54,14 @@ def test_a_declared_main_metric_is_that_of_the_task(forged):
     assert TABLES in subjects(recorded)  # the tag declares none
 
 
+@pytest.mark.parametrize("change", [{"epochs_run": 99}, {"status": "diverged"}, {"epochs_run": 0, "status": "failed"}])
+def test_another_ending_than_that_of_the_series_differs(forged, change):
+    recorded, measured = forged(schema.PROVENANCE, lambda held: held.update(change))
+    assert FILES in subjects(recorded) and FILES in subjects(measured)
+    (detail,) = (check.detail for check in recorded.integrity.checks if check.subject == FILES)
+    assert len(detail.split("; ")) == len(change)
+
+
 @pytest.mark.parametrize("kind", ["scalars", "sites"])
 def test_metrics_that_were_removed_differ_from_the_recomputed_ones(forged, kind):
     recorded, measured = forged(schema.MEASUREMENTS, lambda held: held[kind].clear())
