@@ -7,6 +7,7 @@ metrics. The recorded files are spec.json, series.parquet, measurements.json and
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,6 +25,7 @@ from fa_registry.tracking.series_parquet import SeriesRow, points
 
 FILES, TABLES = "files", "tables"  # subjects of a Check
 SHOWN = 5  # differences listed in a message; the others are counted
+ROUNDING = 1e-6  # the scores of a loss are float32
 WATCHED = ("loss_train", "penalty", "h_norm", "g_norm")  # metrics that training.loop.has_diverged checks
 
 
@@ -188,6 +190,7 @@ def _among_files(recorded: RecordedRun) -> Iterator[str]:
     missing = [] if spec.weights else [str(epoch) for epoch in range(recorded.epochs) if epoch not in known_epochs]
     if missing:
         yield f"{schema.SERIES} has no epoch {', '.join(missing[:SHOWN])}{' …' if len(missing) > SHOWN else ''}"
+    yield from _answers(recorded.measurements)
     # The final measurement uses more samples than the measurement of an epoch, so a value of the epoch may become N/A.
     is_withdrawn = bool(objection_in(recorded.measurements))
     for metric, site, value in (row[1:4] for row in recorded.rows if row[0] == recorded.epochs):
@@ -198,6 +201,19 @@ def _among_files(recorded: RecordedRun) -> Iterator[str]:
             yield f"{schema.MEASUREMENTS} lacks {label}, with which {schema.SERIES} ends"
         elif final is not None and final[0] != value and not is_explained:
             yield f"{schema.MEASUREMENTS} contains {label} = {final[0]!r}, but {schema.SERIES} ends with {value!r}"
+
+
+def _answers(measurements: Measurements) -> Iterator[str]:
+    """Yield how the scores of the single test samples contradict the main metric, which is their mean."""
+    answers, headline = measurements.answers, headline_of(measurements)
+    value = measurements.scalars[headline.name].value if headline.name in measurements.scalars else None
+    if answers is None or value is None:
+        return
+    samples, mean = measurements.conventions.get("test_samples"), float(answers.scores().mean())
+    if answers.samples != samples:
+        yield f"{schema.MEASUREMENTS} contains the answers to {answers.samples} samples, but the test set has {samples}"
+    elif not math.isclose(mean, value, rel_tol=ROUNDING, abs_tol=ROUNDING):
+        yield f"{schema.MEASUREMENTS} contains answers of mean {mean!r}, but {headline.name} = {value!r}"
 
 
 def _final_figure(measurements: Measurements, metric: str, site: int) -> tuple[float | None] | None:

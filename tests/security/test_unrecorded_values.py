@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 
+import numpy as np
 import pytest
 
 from fa_registry import jsonio
@@ -13,7 +14,7 @@ from fa_registry.evidence.remeasure import RemeasureOptions, remeasure_one
 from fa_registry.evidence.repetitions import must_repeat_bits
 from fa_registry.metrics import declaration, own_headline
 from fa_registry.protocol.integrity import compare
-from fa_registry.records import Measurements, Reading
+from fa_registry.records import Answers, Measurements, Reading
 from fa_registry.records.readings import NOT_FINITE
 from fa_registry.tracking import schema
 from fa_registry.tracking.integrity_checks import FILES, TABLES
@@ -60,6 +61,34 @@ def test_another_ending_than_that_of_the_series_differs(forged, change):
     assert FILES in subjects(recorded) and FILES in subjects(measured)
     (detail,) = (check.detail for check in recorded.integrity.checks if check.subject == FILES)
     assert len(detail.split("; ")) == len(change)
+
+
+def rescored(held, share):
+    """The answers with the first `share` of the samples right."""
+    samples = held["answers"]["samples"]
+    held["answers"] = jsonio.encode(Answers.of("right", np.arange(samples) < share * samples))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda held: held.update(answers=None),
+        lambda held: rescored(held, 1.0),
+        lambda held: rescored(held, held["scalars"]["accuracy"]),  # the accuracy stays, the answers do not
+        lambda held: held.update(answers=jsonio.encode(Answers.of("right", [1, 0]))),
+    ],
+    ids=["removed", "others", "of the same mean", "of another test set"],
+)
+def test_answers_that_are_not_those_of_the_weights_differ(forged, change):
+    _, measured = forged(schema.MEASUREMENTS, change)
+    assert measured.integrity.state == "mismatch" and "figures" in subjects(measured)
+    assert [one.quantity for one in measured.integrity.differences] == ["answers"]
+
+
+def test_answers_contradict_an_accuracy_that_is_not_their_mean(forged):
+    recorded, _ = forged(schema.MEASUREMENTS, lambda held: rescored(held, 1.0))
+    (detail,) = (check.detail for check in recorded.integrity.checks if check.subject == FILES)
+    assert "answers of mean 1.0" in detail
 
 
 @pytest.mark.parametrize("kind", ["scalars", "sites"])
