@@ -66,7 +66,7 @@ class FarSeed:
     """
 
     level: Annotated[float, Limits(gt=0, lt=1)]
-    """level of Grubbs' two-sided test for one outlier among the margins, 0 to 1"""
+    """probability of an outlier among the margins of normally distributed seeds, 0 to 1"""
     least: float
     """smallest distance of an outlier from the nearest other seed, in percentage points"""
 

@@ -18,7 +18,7 @@ from fa_registry.protocol.paired_runs import ControlReference, Margins, RunWithC
 from fa_registry.protocol.reductions import take, trajectory
 from fa_registry.protocol.rules import Condition, Rule
 from fa_registry.records import Finding, FurtherLimit, GuardReading, Measurements, Reading, RunRecord, UndecidedCause
-from fa_registry.statistics import LEAST_SEEDS, far_value, level_text, look_confidence, scatter_text
+from fa_registry.statistics import LEAST_SEEDS, far_values, level_text, look_confidence, scatter_text
 
 
 @dataclass(frozen=True)
@@ -387,15 +387,15 @@ def _between(margins: Margins, ends: tuple[float, float]) -> str:
 
 
 def _far_seed(criterion: FarSeed, margins: Margins) -> str:
-    """Return a sentence about the seed that is an outlier; empty if there is no outlier."""
-    index = far_value(list(margins.by_seed.values()), criterion.level, criterion.least)
-    if index is None:
+    """Return a sentence about the seeds that are outliers; empty if there is no outlier."""
+    found = far_values(list(margins.by_seed.values()), criterion.level, criterion.least)
+    if not found:
         return ""
-    seed, unit = list(margins.by_seed)[index], margins.headline.unit
-    margin = margins.headline.signed(margins.by_seed[seed])
+    seeds, unit = list(margins.by_seed), margins.headline.unit
+    named = [f"{seeds[index]} ({margins.headline.signed(margins.by_seed[seeds[index]])} {unit})" for index in found]
     return (
-        f"seed {seed} is an outlier ({margin} {unit}; Grubbs' test at level {criterion.level:g}, at least "
-        f"{criterion.least:g} {unit} from the nearest other seed), so the interval over seeds cannot decide the rule"
+        f"far from the median of the seeds: seed {', '.join(shortened(named))} (median absolute deviation, level "
+        f"{criterion.level:g}, at least {criterion.least:g} {unit}), so the interval over seeds cannot decide the rule"
     )
 
 

@@ -32,7 +32,7 @@ from fa_registry.statistics.intervals import (
     with_resolution,
 )
 from fa_registry.statistics.samples import CONFIDENCE, Reported, Summary, holm, rank_p_value, reported, summary
-from fa_registry.statistics.scatter import far_value, scatter_text
+from fa_registry.statistics.scatter import far_values, scatter_text
 
 __all__ = [
     "CONFIDENCE",
@@ -51,7 +51,7 @@ __all__ = [
     "compare",
     "crossed_mean",
     "excludes",
-    "far_value",
+    "far_values",
     "holm",
     "level_text",
     "look_confidence",

@@ -2,41 +2,53 @@
 
 from __future__ import annotations
 
-import math
+import statistics
 from collections.abc import Sequence
+from functools import lru_cache
 
 from fa_registry.statistics.intervals import level_text
-from fa_registry.statistics.samples import CONFIDENCE, finite, reported
+from fa_registry.statistics.samples import CONFIDENCE, finite
 
+DRAWS = 1_000_000  # simulated values for one critical value
 # Smallest sample that is tested for normal scatter.
 TESTED = 8  # Shapiro and Wilk's test rejects log-normal scatter in 48 % of samples of 8, in 9 % of samples of 3
 
 
-def far_value(values: Sequence[float], level: float, gap: float) -> int | None:
-    """Return the index of an outlier, or None if there is no outlier.
+def far_values(values: Sequence[float], level: float, gap: float) -> tuple[int, ...]:
+    """Return the indices of outliers: values far from the median, measured by the median absolute deviation.
+
+    The median sees several outliers, as long as they are fewer than half of the values. Mean and standard deviation do not: two
+    collapsed seeds of five raise the standard deviation so much that neither is far. Source: Hampel 1974, JASA 69, 383–393.
 
     Args:
-        values: one value per seed. For fewer than three values, the result is None.
-        level: significance level, from 0 to 1, of Grubbs' two-sided test for one outlier (Grubbs 1969, Technometrics 11, 1).
-        gap: smallest distance of an outlier from the nearest other value, in the unit of the values. Without this minimum, three
-            values of which two are equal would always have an outlier.
+        values: one value per seed. For fewer than three values, the result is empty.
+        level: probability, from 0 to 1, of an outlier among normally distributed values.
+        gap: smallest distance of an outlier from the median, in the unit of the values. Without this minimum, three values of which
+            two are equal would always have an outlier.
 
     Raises:
         ValueError: a value is not finite.
     """
-    numbers = finite(values, "a test for an outlier")
+    numbers = finite(values, "a test for outliers")
     if len(numbers) < 3:
-        return None
-    sample, n = reported(numbers), len(numbers)
-    index = max(range(n), key=lambda place: abs(numbers[place] - sample.mean))
-    nearest = min(abs(numbers[index] - other) for position, other in enumerate(numbers) if position != index)
-    if nearest < gap or not sample.std:
-        return None
-    from scipy import special
+        return ()
+    centre = statistics.median(numbers)
+    distances = [abs(number - centre) for number in numbers]
+    limit = _critical(len(numbers), level) * statistics.median(distances)
+    return tuple(index for index, distance in enumerate(distances) if distance > limit and distance >= gap)
 
-    t = float(special.stdtrit(n - 2, 1 - level / (2 * n)))
-    critical = (n - 1) / math.sqrt(n) * t / math.hypot(t, math.sqrt(n - 2))
-    return index if abs(numbers[index] - sample.mean) / sample.std > critical else None
+
+@lru_cache(maxsize=64)
+def _critical(n: int, level: float) -> float:
+    """Return the quantile of the largest distance from the median of n normal values, in median absolute deviations.
+
+    Simulated with a fixed seed, because no table contains every n and level.
+    """
+    import numpy as np
+
+    draws = np.random.default_rng(0).normal(size=(max(1000, DRAWS // n), n))
+    distances = np.abs(draws - np.median(draws, axis=1, keepdims=True))
+    return float(np.quantile(distances.max(axis=1) / np.median(distances, axis=1), 1 - level))
 
 
 def scatter_text(values: Sequence[float]) -> str:
