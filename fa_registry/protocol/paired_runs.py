@@ -15,6 +15,7 @@ from fa_registry.metrics import DEFAULT, Headline, headline_of
 from fa_registry.protocol import last_block
 from fa_registry.protocol.evidence_rules import control_doubt, not_counted
 from fa_registry.protocol.grouping import is_repetition, one_a_seed
+from fa_registry.protocol.multiplicity import Family
 from fa_registry.protocol.verdict import is_intact
 from fa_registry.records import Answers, Reading, RunRecord
 from fa_registry.records.configurations import differing_settings
@@ -217,6 +218,8 @@ class SeedGroup:
 
     cases: tuple[RunWithControl, ...]
     look: int = 1
+    family: Family | None = field(default=None, compare=False, repr=False)
+    """the groups of the setting that are decided together; None if the group is judged alone"""
 
     @cached_property
     def counted(self) -> Mapping[int, RunWithControl]:

@@ -300,6 +300,13 @@ def judge_over_seeds(rule: Rule, case: RunWithControl, group: SeedGroup) -> Find
         return finding(rule, case, outcome, Reading(None, reason), reason, quantity=margin, limits=limits, seeds=0)
     obstacles = dict(_obstacles(rule, margins))
     outcome, state, causes = _decision(rule, margins, tuple(obstacles))
+    if state in (rule.fired, rule.clear) and group.family and not group.family.decides(group, rule.threshold):
+        outcome, state, causes = "warn", UNDECIDED, ("several methods",)
+        obstacles["several methods"] = (
+            "the interval decides this method alone, but not as one of "
+            f"{len(group.family.members(headline.name))} methods of the setting "
+            "(Holm's procedure)"
+        )
     if margins.other_set:
         outcome, state = _at_most_warned(outcome, state, stated=False)
     margin_text = (

@@ -26,6 +26,7 @@ UndecidedCause = Literal[
     "test set unknown",
     "outlier",
     "margin at the limit",
+    "several methods",
     "accuracy at chance",
 ]
 

@@ -224,6 +224,9 @@ CAUSES: Mapping[UndecidedCause, str] = MappingProxyType(
         "control at chance": "The frozen control itself is at chance, so a margin over it does not show that depth helps",
         "test set unknown": "Chance or the number of test samples is not recorded",
         "outlier": "One seed is far from the others, and the finding names it. Report its margin, and train more seeds",
+        "several methods": (
+            "The interval would decide this method alone, but not together with the other methods of the setting (Holm's procedure)"
+        ),
         "accuracy at chance": "The interval of the run's main metric contains chance",
     }
 )
