@@ -7,7 +7,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fa_registry.records import CHANCE, RESIDUAL, STREAM, Integrity, Measurements, Reading, RunRecord, RunSpec, Series
+from fa_registry.records import (
+    CHANCE,
+    RESIDUAL,
+    STREAM,
+    Answers,
+    Integrity,
+    Measurements,
+    Reading,
+    RunRecord,
+    RunSpec,
+    Series,
+)
 from tests.builders import PROVEN
 
 HOSTILE = "<script>alert(1)</script>{{7*7}}"
@@ -113,7 +124,8 @@ def _measurements(seed: int, accuracy: float, scale: float, gradient: float, gam
     aggregates = dict.fromkeys(GAMMA_SCALARS, Reading(gamma * wiggle * 0.75))
     largest = Reading(growth ** (SITES - 1))
     scalars = {**headline, **aggregates, "fidelity_min": Reading(0.9999996), "growth_init_max": largest}
-    return Measurements(sites, scalars, {"eval_samples": 128, "threads": 1})
+    right = np.random.default_rng(1).permutation(1000) < round(1000 * accuracy)  # in one order for every run: nested
+    return Measurements(sites, scalars, {"eval_samples": 128, "threads": 1}, answers=Answers.of("right", right))
 
 
 def _trajectory(measurements: Measurements) -> dict[str, Series]:
