@@ -191,8 +191,12 @@ class Margins:
 
     @property
     def is_test_set_known(self) -> bool:
-        """Whether chance is recorded, and for an accuracy also the number of test samples."""
-        return self.chance is not None and bool(self.samples or not self.headline.is_share)
+        """Whether chance is recorded, and the error of the test set is known.
+
+        For an accuracy, the number of test samples determines this error; for another metric, only the scores of the samples do.
+        """
+        is_error_known = self.samples if self.headline.is_share else self.error_shares or self.interval is None
+        return self.chance is not None and bool(is_error_known)
 
     def contains_chance(self, interval: tuple[float, float]) -> bool:
         """Return whether the main metric may be that of a model that ignores its inputs.

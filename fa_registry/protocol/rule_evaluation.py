@@ -351,7 +351,7 @@ def _obstacles(rule: Rule, margins: Margins) -> Iterator[tuple[UndecidedCause, s
     if margins.stated:
         yield "control unproven", "a control that is not proven decides nothing"
     if rule.chance and not margins.is_test_set_known:
-        yield "test set unknown", "chance and the number of test samples are not recorded"
+        yield "test set unknown", "chance, or the error of the test set, is not recorded"
     elif rule.chance and margins.control and margins.contains_chance(margins.control):
         yield (
             "control at chance",

@@ -219,6 +219,15 @@ class Task(abc.ABC):
         """
         return None
 
+    def baselines(self, inputs: Tensor, targets: Tensor) -> Mapping[str, Scalar]:
+        """Return the main metric of simple models as facts for the reader, name → value; by default none.
+
+        Args:
+            inputs: inputs of the training samples.
+            targets: targets of the training samples.
+        """
+        return {}
+
     def target_shape(self, outputs: Tensor) -> torch.Size:
         """Return the shape that targets must have for outputs (N, C). The default is (N,)."""
         return outputs.shape[:1]

@@ -20,6 +20,7 @@ from fa_registry.tasks.base import Task, TaskCard
 IGNORED = -100  # target of a position that does not count, as in torch
 TEST_BATCH = 64  # sequences per forward pass of an evaluation
 COUNTED = "counted_positions"
+BIGRAM = "bigram_loss"  # name of a convention
 
 
 class TokenPrediction(Task):
@@ -126,6 +127,21 @@ class TokenPrediction(Task):
         counts = train[train != IGNORED].bincount().tolist()
         total = sum(counts)
         return math.fsum(-count / total * math.log(count / total) for count in counts if count)
+
+    def baselines(self, inputs: Tensor, targets: Tensor) -> Mapping[str, Scalar]:
+        """Return the entropy of a token given the token before it, in nats per token, in the training text.
+
+        This is the loss of a bigram model on the text that it counts. Source: Shannon 1951, Bell Syst. Tech. J. 30, 50–64, F_2.
+        """
+        counted = targets != IGNORED
+        if inputs.shape != targets.shape or inputs.is_floating_point() or not counted.any():
+            return {}
+        pairs = torch.stack([inputs[counted], targets[counted]], dim=1)
+        joint = pairs.unique(dim=0, return_counts=True)[1].double()
+        before = pairs[:, 0].unique(return_counts=True)[1].double()
+        total = joint.sum()
+        entropies = [-(counts / total * (counts / total).log()).sum() for counts in (joint, before)]
+        return {BIGRAM: (entropies[0] - entropies[1]).item()}
 
     def counted(self, targets: Tensor) -> int:
         """Return the number of positions that count."""

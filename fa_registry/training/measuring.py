@@ -197,6 +197,7 @@ def with_conventions(
         "test_samples": len(setup.splits.test_labels),
         SHARED_SAMPLES: shared_samples(setup.splits),
         **_chance(setup),
+        **setup.task.baselines(setup.splits.train_images, setup.splits.train_labels),
         STREAM: stream_of(setup.network, setup.eval_batch[0][:2]),
         **conventions_of(setup, members),
         **bench_conventions(setup, used_conventions),

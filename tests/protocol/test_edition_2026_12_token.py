@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 
+import numpy as np
 import pytest
 
 from fa_registry import bundled_files
@@ -16,7 +17,7 @@ from fa_registry.protocol.engine import judge_all
 from fa_registry.protocol.last_block import last_block_controls
 from fa_registry.protocol.operators import OPERATORS
 from fa_registry.protocol.rules import load_edition, shipped, shipped_editions
-from fa_registry.records import CHANCE, Reading
+from fa_registry.records import CHANCE, Answers, Reading
 from fa_registry.studies import editions
 from fa_registry.studies.editions import check_headlines, headline_of_edition, headline_problem
 from tests.builders import measurements, reading, record
@@ -35,7 +36,10 @@ def token_run(run_id, loss, chance=GUESS, cosines=None, **changes):
     scalars |= {"token_loss": reading(loss), "perplexity": reading(loss and math.exp(loss))}
     sites = found.sites | ({"gamma_batch": tuple(map(reading, cosines))} if cosines else {})
     conventions = {"test_samples": 512} | ({CHANCE: chance} if chance else {})
-    return record(run_id, dataclasses.replace(found, sites=sites, scalars=scalars, conventions=conventions), **changes)
+    # every sequence has the loss: the test set has no error
+    answers = None if loss is None else Answers.of("loss", np.full(512, loss))
+    found = dataclasses.replace(found, sites=sites, scalars=scalars, conventions=conventions, answers=answers)
+    return record(run_id, found, **changes)
 
 
 def control(run_id, loss, kind="frozen", **changes):

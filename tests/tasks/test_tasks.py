@@ -252,3 +252,46 @@ def test_chance_is_what_a_model_without_inputs_reaches():
     expected = -(4 / 6 * math.log(4 / 6) + 2 * (1 / 6) * math.log(1 / 6))
     assert tokens.chance(text, torch.tensor([[1, 1]])) == pytest.approx(expected)
     assert tasks.CATALOG.get("regression").chance(torch.rand(3, 2), torch.rand(3, 2)) is None
+
+
+@pytest.mark.parametrize("counted", [None, 3], ids=["all positions", "some positions"])
+def test_the_mean_of_the_scores_of_tokens_is_the_loss_per_token(counted):
+    task, draw = tasks.CATALOG.get("token_prediction"), torch.Generator().manual_seed(3)
+    tokens = torch.randint(7, (70, 5), generator=draw)
+    targets = torch.randint(7, (70, 5), generator=draw)
+    if counted:
+        targets[:9, counted:] = -100
+    network = torch.nn.Sequential(torch.nn.Embedding(7, 6), torch.nn.Linear(6, 7))
+    scores = task.scores(network, tokens, targets)
+    assert scores.shape == (70,)
+    loss = task.evaluate(network, tokens, targets)["token_loss"].value
+    assert scores.mean().item() == pytest.approx(loss, rel=1e-6)
+
+
+def test_the_scores_of_classes_are_right_answers():
+    task, images = tasks.CATALOG.get("classification"), torch.randn(600, 4, generator=torch.Generator().manual_seed(4))
+    network = torch.nn.Linear(4, 3)
+    with torch.no_grad():
+        labels = network(images).argmax(dim=1)
+        labels[100:] = (labels[100:] + 1) % 3
+    assert task.scores(network, images, labels).tolist() == [True] * 100 + [False] * 500
+    assert task.evaluate(network, images, labels)["accuracy"].value == 1 / 6
+    assert tasks.CATALOG.get("regression").scores(network, images, labels) is None
+
+
+def test_the_bigram_loss_is_the_entropy_of_a_token_given_the_token_before_it():
+    """A cycle has none; tokens that depend on nothing have that of one token; a coin after every second token half of ln 2."""
+    task = tasks.CATALOG.get("token_prediction")
+
+    def bigram(text):
+        text = torch.as_tensor(text)
+        return task.baselines(text[None, :-1], text[None, 1:])["bigram_loss"]
+
+    assert bigram([0, 1, 2] * 50 + [0]) == pytest.approx(0, abs=1e-12)
+    pairs = [(a, b) for a in range(4) for b in range(4)]
+    inputs, targets = torch.tensor(pairs).T
+    assert task.baselines(inputs[None], targets[None])["bigram_loss"] == pytest.approx(math.log(4))
+    assert bigram([0, 1, 0, 2] * 50 + [0]) == pytest.approx(math.log(2) / 2)
+    ignored = torch.tensor([[1, -100, -100]])
+    assert task.baselines(torch.tensor([[0, 0, 0]]), ignored)["bigram_loss"] == pytest.approx(0)
+    assert task.baselines(torch.randn(2, 3, 4), torch.zeros(2, 3, dtype=torch.long)) == {}
