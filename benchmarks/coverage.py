@@ -69,7 +69,7 @@ def coverage(population: np.ndarray, seeds: int) -> dict[str, float]:
 
 def render(measured: Mapping[str, Any]) -> str:
     lines = [
-        f"Simulated {measured['date']} on {measured['machine']}, by `python -m benchmarks.coverage --record STORE`: {TRIALS} studies"
+        f"Simulated {measured['date']} on {measured['machine']}, by `python -m benchmarks.coverage --record`: {TRIALS} studies"
         " a row.",
         "",
         "| " + " | ".join(HEADINGS) + " |",
