@@ -21,7 +21,7 @@ from fa_registry.tracking.reader import read_record
 from fa_registry.tracking.stores import open_tracker
 
 MEASURED = FOLDER / "coverage.json"
-BEGIN = "<!-- measured: python -m benchmarks.coverage --record STORE -->"
+BEGIN = "<!-- measured: python -m benchmarks.coverage --record -->"
 SEEDS, TRIALS, STEP = (3, 5, 10), 1000, 0.05
 COLUMNS = ("data", "method", "seeds", "crossed", "below", "above", "power", "t")
 HEADINGS = (
