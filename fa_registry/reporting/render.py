@@ -24,16 +24,14 @@ from fa_registry.plugin_registry import source_digest
 from fa_registry.protocol.grouping import Group
 from fa_registry.records import AuditReport
 from fa_registry.reporting.figures.canvas import VECTORS
-from fa_registry.reporting.figures.page import setting_figures
+from fa_registry.reporting.figures.page import form_figures, setting_figures
 from fa_registry.reporting.files import audit_json, report_files
 from fa_registry.reporting.pages.analyses import page_analyses
 from fa_registry.reporting.pages.comparison import CompareContext
 from fa_registry.reporting.pages.form import (
     FormContext,
-    FormPageContext,
     check_blanks_kept,
     form_context,
-    form_page_context,
     read_blanks,
 )
 from fa_registry.reporting.pages.index import (
@@ -72,7 +70,6 @@ TEMPLATES: Mapping[str, type] = MappingProxyType(
     {
         "index.html.j2": IndexContext,
         **{f"form{suffix}.j2": FormContext for suffix in FORM_FORMATS},
-        "form.html.j2": FormPageContext,
         "audit_table.tex.j2": AuditTableContext,
         "compare.html.j2": CompareContext,
         "note.md.j2": NoteContext,
@@ -203,10 +200,10 @@ def _render(report: AuditReport, answers: Answers, folder: Path, out: Path, page
 def _write_form(sources: Sources, folder: Path, out: Path, pages: TemplateRenderer, form: tuple[Group, Link]) -> None:
     group, link = form
     blanks = read_blanks(out / link.markdown)
-    form = form_context(group, link, sources, blanks)
-    page, text = variables(form_page_context(form, group, sources)), variables(form)
+    figures = form_figures(group, sources.controls(group), sources.report.cards)
+    context = variables(form_context(group, link, sources, blanks, figures))
     for suffix in FORM_FORMATS:
-        _write(folder / f"{link.stem}{suffix}", pages.render(f"form{suffix}.j2", page if suffix == ".html" else text))
+        _write(folder / f"{link.stem}{suffix}", pages.render(f"form{suffix}.j2", context))
     check_blanks_kept(blanks, (folder / link.markdown).read_text(encoding="utf-8"), out / link.markdown)
 
 

@@ -8,16 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from fa_registry.records import AuditReport, EditionReference, OtherRun, Reading, RuleDifference, Verdict, Waiver
 
 T = TypeVar("T")
-
-
-def documented(help: str, unit: str) -> Any:
-    """Return a dataclass field whose metadata contain a description and a unit."""
-    return field(metadata={"help": help, "unit": unit})
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,7 +110,13 @@ def test_train_too_waits_and_says_which_run_it_is(registry, tracker, monkeypatch
     run = tracker.get(first)
     tracker.discard(first)
     own = {name: value for name, value in run.tags.items() if name.startswith("fa.")}
-    tags = {**own, schema.TAG_STATUS: "running", schema.TAG_PROCESS: FAR, schema.TAG_CLAIM: HELD, **heartbeat_tag(0, 10)}
+    tags = {
+        **own,
+        schema.TAG_STATUS: "running",
+        schema.TAG_PROCESS: FAR,
+        schema.TAG_CLAIM: HELD,
+        **heartbeat_tag(0, 10),
+    }
     other = tracker.create("held", tags, run.params)
 
     meanwhile(monkeypatch, lambda: tracker.log(other, tags={schema.TAG_STATUS: "complete"}))

@@ -48,7 +48,7 @@ def two_settings(judged, report):
 
 def test_the_figures_are_those_of_the_form(report):
     sources = Sources.of(report)
-    forms = {group.method: form_context(group, link, sources, {}) for group, link in sources.forms}
+    forms = {group.method: form_context(group, link, sources) for group, link in sources.forms}
     ((part, _),) = compare_context(report, [group(report, "dfa"), group(report, "bp")]).parts
     assert [column.label for column in part.columns] == ["dfa", "bp"]
     for place, form in enumerate((forms["dfa"], forms["bp"])):

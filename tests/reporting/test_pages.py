@@ -12,7 +12,7 @@ from fa_registry.records import Waiver
 from fa_registry.reporting.figures import page as figure_page
 from fa_registry.reporting.files import report_files
 from fa_registry.reporting.pages import index
-from fa_registry.reporting.pages.form import form_context, form_page_context
+from fa_registry.reporting.pages.form import form_context
 from fa_registry.reporting.report_index import Sources
 from fa_registry.reporting.text.environment import TemplateRenderer, variables
 from fa_registry.reporting.text.filters import markdown_text
@@ -160,8 +160,7 @@ def formed():
         sources = Sources.of(report)
         group, link = next((group, link) for group, link in sources.forms if group.method == method)
         context = form_context(group, link, sources, dict(written))
-        page = variables(form_page_context(context, group, sources))
-        return context, {kind: TemplateRenderer().render(f"form.{kind}.j2", page) for kind in KINDS}
+        return context, {kind: TemplateRenderer().render(f"form.{kind}.j2", variables(context)) for kind in KINDS}
 
     return made
 

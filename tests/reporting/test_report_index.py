@@ -20,7 +20,7 @@ from fa_registry.records import (
     Verdict,
 )
 from fa_registry.reporting.claims import exclusion_claim
-from fa_registry.reporting.pages.form import form_context, form_page_context
+from fa_registry.reporting.pages.form import form_context
 from fa_registry.reporting.report_index import (
     MOST_STATEMENT,
     SAME_FINDINGS,
@@ -113,10 +113,7 @@ def pages(report):
     sources, written = Sources.of(report), TemplateRenderer()
     return {
         group.method: [
-            written.render(
-                f"form.{kind}.j2", variables(form_page_context(form_context(group, link, sources, {}), group, sources))
-            )
-            for kind in ("html", "md")
+            written.render(f"form.{kind}.j2", variables(form_context(group, link, sources))) for kind in ("html", "md")
         ]
         for group, link in sources.forms
     }

@@ -51,7 +51,6 @@ from fa_registry.reporting.view_models import (
     FindingRow,
     Number,
     Truncated,
-    documented,
 )
 from fa_registry.statistics import PairedDifference, excludes, paired_difference
 
@@ -315,26 +314,28 @@ class SettingComparison:
 class CompareContext:
     """compare.html.j2: the page that compares methods or runs, one per column."""
 
-    title: str = documented("the labels of the compared methods or runs", "text")
-    selection: str = documented("how the runs were chosen", "text")
-    edition: EditionReference = documented("the edition (set of rules) that judged the runs", "record")
-    overrides: tuple[Entry, ...] = documented("thresholds changed on the command line", "text")
-    series_label: str = documented(
-        "number of per-epoch values that the author stated and the audit did not recompute; empty if there are none",
-        "text",
-    )
-    integrity: tuple[Count, ...] = documented(
-        "number of runs in each integrity state; trusted: metrics as logged, not recomputed", "runs"
-    )
-    means: str = documented("the kind of mean over seeds (arithmetic or geometric) of each metric", "text")
-    parts: tuple[tuple[SettingComparison, SettingFigures], ...] = documented(
-        "the comparison, one part per setting, with its figures", "see each part"
-    )
-    excluded: Truncated[Exclusion] = documented(
-        "runs that belong to the comparison but cannot be judged, with the reasons", "runs"
-    )
-    remarks: tuple[str, ...] = documented("the columns that are left out, and the remarks of the audit", "text")
-    commands: Truncated[str] = documented("the command lines that retrain the compared runs", "shell")
+    title: str
+    """the labels of the compared methods or runs"""
+    selection: str
+    """how the runs were chosen"""
+    edition: EditionReference
+    """the edition (set of rules) that judged the runs"""
+    overrides: tuple[Entry, ...]
+    """thresholds changed on the command line"""
+    series_label: str
+    """number of per-epoch values that the author stated and the audit did not recompute; empty if there are none"""
+    integrity: tuple[Count, ...]
+    """number of runs in each integrity state; trusted: metrics as logged, not recomputed"""
+    means: str
+    """the kind of mean over seeds (arithmetic or geometric) of each metric"""
+    parts: tuple[tuple[SettingComparison, SettingFigures], ...]
+    """the comparison, one part per setting, with its figures"""
+    excluded: Truncated[Exclusion]
+    """runs that belong to the comparison but cannot be judged, with the reasons"""
+    remarks: tuple[str, ...]
+    """the columns that are left out, and the remarks of the audit"""
+    commands: Truncated[str]
+    """the command lines that retrain the compared runs (shell)"""
 
 
 NO_FIELD = "—"

@@ -58,7 +58,6 @@ from fa_registry.reporting.view_models import (
     SettingTable,
     Truncated,
     WaiverRow,
-    documented,
 )
 
 INTEGRITY_ORDER = ("mismatch", "unverifiable", "trusted", "verified")
@@ -336,115 +335,95 @@ WORST_FIRST = ("fail", "incomplete", "warn", "pass")
 class IndexContext:
     """index.html.j2: the page that shows the whole audit."""
 
-    title: str = documented("the audit's title", "text")
-    selection: str = documented("how the runs were chosen", "text")
-    edition: EditionReference = documented(
-        "the edition (set of rules) that judged the runs, by name and digest", "record"
-    )
-    overrides: tuple[Entry, ...] = documented(
-        "changed thresholds. A threshold of a further edition is preceded by the name of this edition. "
-        "An edition with changes is 'modified'",
-        "text",
-    )
-    changed_editions: tuple[ChangedEdition, ...] = documented(
-        "modified or user-supplied editions, each with its differences from the built-in edition on which it is based",
-        "text",
-    )
-    headline: IndexHeadline = documented("the verdicts in one sentence, and the rules that fire", "methods × settings")
-    counts: tuple[Count, ...] = documented(
-        "number of groups (one method in one setting) by verdict, worst verdict first, with short links to the forms",
-        "groups",
-    )
-    waivers: tuple[WaiverRow, ...] = documented(
-        "waivers with author, finding, reason and expiry date; expired waivers are included", "text"
-    )
-    run_count: int = documented("number of runs that were judged, controls included", "runs")
-    columns: tuple[Metric, ...] = documented(
-        "the numeric columns of the audit table; a column is omitted if no run measured its metric", "see each metric"
-    )
-    spread: str = documented("the columns whose mean is shown with the standard deviation over seeds", "text")
-    settings: tuple[SettingTable, ...] = documented("the audit table, one part per setting", "see each column")
-    means: str = documented("the kind of mean over seeds (arithmetic or geometric) of each column", "text")
-    details: bool = documented(
-        "whether every seed's numbers are shown below the table; otherwise they are in the forms", "yes or no"
-    )
-    footnotes: tuple[Footnote, ...] = documented("the reasons why numbers of the audit table are missing", "text")
-    figures: Truncated[SettingFigures] = documented(
-        "the trajectories and the figures by site of the first settings, with their numbers",
-        "PNG data URI",
-    )
-    analyses: PageAnalyses = documented(
-        "the analyses of all runs together, and the reason for each analysis that is left out", "see each table"
-    )
-    findings: Truncated[FindingRow] = documented(
-        "every finding that did not pass, most severe first; seeds with the same judgement are grouped",
-        "see `required`",
-    )
-    passed: int = documented("number of findings that passed", "findings")
-    comparison: EditionComparison | None = documented(
-        "every edition's verdict on every method; none if only one edition judged the runs", "text"
-    )
-    reproduction: ReproductionTable | None = documented(
-        "every published value of the study with its outcome; none if the study has no reference.toml",
-        "see each figure",
-    )
-    excluded: Truncated[Exclusion] = documented(
-        "selected runs that cannot be judged, with the reason, and the traceback if the judging failed", "runs"
-    )
-    unaudited: Truncated[OtherRun] | None = documented(
-        "runs in the store that have a judged method and setting, but are not in this audit; none if the store was not searched",
-        "runs",
-    )
-    left_out: Truncated[OtherRun] = documented(
-        "complete runs of the judged methods and settings without which this audit replaces no verdict and allows no claim",
-        "runs",
-    )
-    beside: Truncated[NearSettingRow] | None = documented(
-        "runs whose specification differs from a judged run only in numbers, by at most 1 %; none if the report lacks this list",
-        "runs",
-    )
-    integrity: Truncated[IntegrityRow] = documented(
-        "whether the logged metrics of each run are confirmed, worst first", "runs"
-    )
-    evidence: tuple[EvidenceRow, ...] = documented(
-        "comparisons with the recorded digests, one line per subject: how many runs agree, differ or could not be compared",
-        "runs",
-    )
-    not_intact: Truncated[Exclusion] = documented(
-        "selected runs that are not judged because they differ from their recorded digests", "runs"
-    )
-    integrity_counts: tuple[Count, ...] = documented("number of runs in each integrity state", "runs")
-    compared: tuple[str, ...] = documented(
-        "how many methods are compared with frozen controls, and which of these methods still pass with Holm's procedure",
-        "text",
-    )
-    remarks: tuple[str, ...] = documented("the remarks of the audit that no other field contains", "text")
-    completing: tuple[str, ...] = documented(
-        "the command lines that train the missing runs and repeat the audit; none if no run is missing", "shell"
-    )
-    commands: Truncated[str] = documented("the command lines that retrain the judged runs", "shell")
-    forms: tuple[Link, ...] = documented("links to the reporting forms; the paths are relative to this page", "path")
-    figure_files: tuple[FigureFile, ...] = documented(
-        "the files of the figures (.svg and .pdf); the paths are relative to this page", "path"
-    )
-    files: tuple[tuple[str, str], ...] = documented(
-        "the name of each machine-readable file, and a description of its content", "path"
-    )
+    title: str
+    """the audit's title"""
+    selection: str
+    """how the runs were chosen"""
+    edition: EditionReference
+    """the edition (set of rules) that judged the runs, by name and digest"""
+    overrides: tuple[Entry, ...]
+    """changed thresholds. A threshold of a further edition is preceded by the name of this edition. An edition with
+    changes is 'modified'"""
+    changed_editions: tuple[ChangedEdition, ...]
+    """modified or user-supplied editions, each with its differences from the built-in edition on which it is based"""
+    headline: IndexHeadline
+    """the verdicts in one sentence, and the rules that fire"""
+    counts: tuple[Count, ...]
+    """number of groups (one method in one setting) by verdict, worst verdict first, with short links to the forms"""
+    waivers: tuple[WaiverRow, ...]
+    """waivers with author, finding, reason and expiry date; expired waivers are included"""
+    run_count: int
+    """number of runs that were judged, controls included"""
+    columns: tuple[Metric, ...]
+    """the numeric columns of the audit table; a column is omitted if no run measured its metric"""
+    spread: str
+    """the columns whose mean is shown with the standard deviation over seeds"""
+    settings: tuple[SettingTable, ...]
+    """the audit table, one part per setting"""
+    means: str
+    """the kind of mean over seeds (arithmetic or geometric) of each column"""
+    details: bool
+    """whether every seed's numbers are shown below the table; otherwise they are in the forms"""
+    footnotes: tuple[Footnote, ...]
+    """the reasons why numbers of the audit table are missing"""
+    figures: Truncated[SettingFigures]
+    """the trajectories and the figures by site of the first settings, with their numbers"""
+    analyses: PageAnalyses
+    """the analyses of all runs together, and the reason for each analysis that is left out"""
+    findings: Truncated[FindingRow]
+    """every finding that did not pass, most severe first; seeds with the same judgement are grouped"""
+    passed: int
+    """number of findings that passed"""
+    comparison: EditionComparison | None
+    """every edition's verdict on every method; none if only one edition judged the runs"""
+    reproduction: ReproductionTable | None
+    """every published value of the study with its outcome; none if the study has no reference.toml"""
+    excluded: Truncated[Exclusion]
+    """selected runs that cannot be judged, with the reason, and the traceback if the judging failed"""
+    unaudited: Truncated[OtherRun] | None
+    """runs in the store that have a judged method and setting, but are not in this audit; none if the store was not searched"""
+    left_out: Truncated[OtherRun]
+    """complete runs of the judged methods and settings without which this audit replaces no verdict and allows no claim"""
+    beside: Truncated[NearSettingRow] | None
+    """runs whose specification differs from a judged run only in numbers, by at most 1 %; none if the report lacks this list"""
+    integrity: Truncated[IntegrityRow]
+    """whether the logged metrics of each run are confirmed, worst first"""
+    evidence: tuple[EvidenceRow, ...]
+    """comparisons with the recorded digests, one line per subject: how many runs agree, differ or could not be compared"""
+    not_intact: Truncated[Exclusion]
+    """selected runs that are not judged because they differ from their recorded digests"""
+    integrity_counts: tuple[Count, ...]
+    """number of runs in each integrity state"""
+    compared: tuple[str, ...]
+    """how many methods are compared with frozen controls, and which of these methods still pass with Holm's procedure"""
+    remarks: tuple[str, ...]
+    """the remarks of the audit that no other field contains"""
+    completing: tuple[str, ...]
+    """the command lines that train the missing runs and repeat the audit; none if no run is missing (shell)"""
+    commands: Truncated[str]
+    """the command lines that retrain the judged runs (shell)"""
+    forms: tuple[Link, ...]
+    """links to the reporting forms; the paths are relative to this page"""
+    figure_files: tuple[FigureFile, ...]
+    """the files of the figures (.svg and .pdf); the paths are relative to this page"""
+    files: tuple[tuple[str, str], ...]
+    """the name of each machine-readable file, and a description of its content"""
 
 
 @dataclass(frozen=True)
 class AuditTableContext:
     """audit_table.tex.j2: the audit table for a paper, one LaTeX table per setting."""
 
-    selection: str = documented("how the runs were chosen", "text")
-    edition: EditionReference = documented(
-        "the edition (set of rules) that judged the runs, by name and digest", "record"
-    )
-    tables: tuple[SettingTable, ...] = documented("the audit table, one table per setting", "see each column")
-    columns: tuple[Metric, ...] = documented(
-        "the numeric columns; a column is omitted if no run measured its metric", "see each metric"
-    )
-    means: str = documented("the kind of mean over seeds (arithmetic or geometric) of each column", "text")
+    selection: str
+    """how the runs were chosen"""
+    edition: EditionReference
+    """the edition (set of rules) that judged the runs, by name and digest"""
+    tables: tuple[SettingTable, ...]
+    """the audit table, one table per setting"""
+    columns: tuple[Metric, ...]
+    """the numeric columns; a column is omitted if no run measured its metric"""
+    means: str
+    """the kind of mean over seeds (arithmetic or geometric) of each column"""
 
 
 def short_names(links: Sequence[Link]) -> list[Link]:
