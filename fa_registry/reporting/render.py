@@ -242,7 +242,7 @@ def _link(context: CompareContext, out: Path, folder: Path) -> None:
     if not index.is_file():
         return
     judged = records.read_bytes() if records.is_file() else b""
-    compared = [run_id for part, _ in context.parts for column in part.columns for _, run_id, _ in column.seeds]
+    compared = [seed.run_id for part, _ in context.parts for column in part.columns for seed in column.seeds]
     current, replacement = UNLINKED.encode(), LINKED.encode()
     if not all(run_id.encode() in judged for run_id in compared):
         current, replacement = replacement, current

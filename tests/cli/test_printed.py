@@ -63,9 +63,9 @@ def test_every_column_has_its_runs_and_exact_credit_is_marked(result, capsys, mo
     compared(result, as_json=False)
     printed = capsys.readouterr().out
     (part, _) = result.context.parts[0]
-    assert all(run_id[:8] in printed for column in part.columns for _, run_id, _ in column.seeds)
+    assert all(row.run_id[:8] in printed for column in part.columns for row in column.seeds)
     (line,) = [line for line in printed.splitlines() if "Γ site 0" in line]
-    assert line.count("(exact)") == sum(0 in sites for sites in part.sites[0].exact) > 0
+    assert line.count("(exact)") == sum(0 in sites for sites in part.exact) > 0
     assert not any("(exact)" in line for line in printed.splitlines() if "‖h_l‖ site" in line)
 
 

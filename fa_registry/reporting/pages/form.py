@@ -59,10 +59,8 @@ from fa_registry.reporting.view_models import (
     Entry,
     Estimate,
     FindingRow,
-    FirstFire,
     JudgedBy,
     Link,
-    MetricSummary,
     Row,
     SeedRow,
     Table,
@@ -201,7 +199,7 @@ class FormContext:
     """every edition with its verdict on all seeds together; the leading edition is first"""
     differences: tuple[Difference, ...]
     """the subjects that the editions judge differently, with the findings of each edition"""
-    columns: tuple[MetricSummary, ...]
+    columns: tuple[Metric, ...]
     """the numeric columns of the table of seeds"""
     seeds: tuple[SeedRow, ...]
     """one row per seed: run, status, verdict and headline numbers"""
@@ -236,7 +234,7 @@ class FormContext:
     """the leading edition's findings on the margin over the frozen control, in percentage points, or nats"""
     gamma: Estimate
     """the headline Γ, gamma_deep_mean, a cosine"""
-    aggregates: tuple[MetricSummary, ...]
+    aggregates: tuple[Row[Estimate], ...]
     """Γ with each aggregation, and the spread of these values"""
     gamma_sites: Table[Row[Cell]]
     """Γ of every seed at the sites where the credit is not exact by construction; always shown"""
@@ -248,7 +246,7 @@ class FormContext:
     """every metric by seed and site"""
     scalars: Table[Row[Cell]]
     """the metrics with one number per run, such as stability and drift"""
-    first_fires: tuple[FirstFire, ...]
+    first_fires: tuple[Row[str], ...]
     """for each rule and seed, the epoch at which the rule first fired"""
     findings: tuple[FindingRow, ...]
     """every rule's judgement; seeds with the same judgement are grouped"""

@@ -36,8 +36,7 @@ from fa_registry.reporting.view_models import (
     Cell,
     Entry,
     EntryValue,
-    FirstFire,
-    MetricSummary,
+    Estimate,
     Number,
     Row,
     Table,
@@ -105,10 +104,10 @@ def _seeds(runs: Sequence[RunAudit]) -> tuple[tuple[str, str], ...]:
     return tuple((f"seed {run.record.spec.seed}", run.record.run_id) for run in runs)
 
 
-def first_fires(runs: Sequence[RunAudit]) -> tuple[FirstFire, ...]:
+def first_fires(runs: Sequence[RunAudit]) -> tuple[Row[str], ...]:
     """Return the epochs at which each rule first fired, one per seed, without rules that never fired."""
     rules = {finding.rule: finding.title for run in runs for finding in run.findings if finding.first_fire is not None}
-    return tuple(FirstFire(rule, title, tuple(_epoch(run, rule) for run in runs)) for rule, title in rules.items())
+    return tuple(Row(rule, tuple(_epoch(run, rule) for run in runs), words=title) for rule, title in rules.items())
 
 
 def _epoch(run: RunAudit, rule: str) -> str:
@@ -206,11 +205,11 @@ def _notes(cells: Iterable[tuple[str, Cell]]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(f"{name}: {reason}" for name, reason in reasons if reason))
 
 
-def aggregates(runs: Sequence[RunAudit]) -> Iterator[MetricSummary]:
+def aggregates(runs: Sequence[RunAudit]) -> Iterator[Row[Estimate]]:
     """Yield Γ for every aggregation over sites and samples, and the spread of Γ over these aggregations."""
     for name in (*AGGREGATES, SPREAD):
         quantity = metric_named(name)
-        yield MetricSummary(name, quantity.words, Values().estimate(runs, quantity))
+        yield Row(name, (Values().estimate(runs, quantity),), words=quantity.words)
 
 
 NOT_RECORDED = "not recorded"

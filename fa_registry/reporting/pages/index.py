@@ -7,17 +7,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from fa_registry.metrics import HEADLINE_GAMMA, Metric
+from fa_registry.metrics import Metric
 from fa_registry.protocol.grouping import Group, compared_methods
 from fa_registry.protocol.near_settings import describe_difference
-from fa_registry.protocol.replay_summary import proof
-from fa_registry.records import AuditReport, EditionReference, Exclusion, Finding, OtherRun, RunAudit, Waiver
-from fa_registry.reporting.claims import gamma_answer
-from fa_registry.reporting.claims_reference import LARGEST
+from fa_registry.records import AuditReport, EditionReference, Exclusion, OtherRun, RunAudit, Waiver
+from fa_registry.reporting.audit_rows import audit_row
 from fa_registry.reporting.figure_models import FigureFile, SettingFigures
 from fa_registry.reporting.figures.canvas import RenderedFigure
 from fa_registry.reporting.files import report_files
-from fa_registry.reporting.labels import command, file_name, group_label, means_in_text, options_text
+from fa_registry.reporting.labels import command, file_name, group_label, means_in_text
 from fa_registry.reporting.pages import reproduction
 from fa_registry.reporting.pages.analyses import PageAnalyses
 from fa_registry.reporting.pages.form import completion_commands
@@ -31,17 +29,7 @@ from fa_registry.reporting.report_index import (
     integrity_states,
     not_intact,
 )
-from fa_registry.reporting.report_values import (
-    SEVERITY,
-    Columns,
-    control_rows,
-    control_text,
-    finding_rows,
-    most_severe_first,
-    scalar_metric,
-    seed_row,
-    site_row,
-)
+from fa_registry.reporting.report_values import Columns, finding_rows, most_severe_first
 from fa_registry.reporting.view_models import (
     AuditRow,
     ChangedEdition,
@@ -52,7 +40,6 @@ from fa_registry.reporting.view_models import (
     FindingRow,
     Footnote,
     IntegrityRow,
-    Judged,
     Link,
     NearSettingRow,
     SettingTable,
@@ -244,27 +231,8 @@ def setting_rows(sources: Sources, columns: Columns) -> Iterator[SettingTable]:
     parts = groupby(linked, key=lambda pair: pair[0].runs[0].record.spec.setting.identity)
     for number, (_, part) in enumerate(parts, 1):
         pairs = list(part)
-        rows = tuple(_audit_row(group, link, sources, columns) for group, link in pairs)
+        rows = tuple(audit_row(group, sources, columns, link.href if link else "") for group, link in pairs)
         yield SettingTable(number, pairs[0][0].setting, rows)
-
-
-def _audit_row(group: Group, link: Link | None, sources: Sources, columns: Columns) -> AuditRow:
-    seeds = tuple(seed_row(run, sources.values, columns) for run in group.runs)
-    answer = gamma_answer(group.runs, sources.report.cards, sources.left_out(group))
-    return AuditRow(
-        method=group_label(group),
-        name=group.method,
-        options=options_text(group),
-        control=group.control,
-        verdict=group.verdict,
-        seeds=seeds,
-        estimates={column.name: sources.values.estimate(group.runs, column) for column in columns},
-        href=link.href if link else "",
-        judged=judged_columns(group, columns),
-        answers={HEADLINE_GAMMA: answer} if answer in ("not", "open") else {},
-        control_state=control_text(control_rows(group.runs, sources.values)),
-        proof=proof([run.record.integrity for run in group.runs]),
-    )
 
 
 def _verdict_counts(links: Sequence[Link]) -> Iterator[Count]:
@@ -432,43 +400,6 @@ def short_names(links: Sequence[Link]) -> list[Link]:
     for link in links:
         variants.setdefault(link.name, set()).add(link.text)
     return [link if len(variants[link.name]) > 1 else replace(link, text=link.name) for link in links]
-
-
-def judged_columns(group: Group, columns: Columns) -> Mapping[str, Judged]:
-    """Return a mapping from column to the most severe finding on the column's metric.
-
-    Only findings with the outcome fail, warn or waived count. Columns without such a finding are omitted. Columns that show a
-    standard deviation are omitted too, because their cells have no space for a finding.
-    """
-    column_of = {
-        quantity: column.name
-        for column in columns
-        if not column.with_deviation
-        for quantity in (column.name, column.about)
-    }
-    seeds_by_judgement: dict[tuple[str, str, str], list[int]] = {}
-    for run in group.runs:
-        for finding in run.findings:
-            if finding.outcome in ("fail", "warn", "waived"):
-                for column in {column_of[quantity] for quantity in _crossed(run, finding) if quantity in column_of}:
-                    seeds_by_judgement.setdefault((column, finding.rule, finding.outcome), []).append(
-                        run.record.spec.seed
-                    )
-    worst: dict[str, Judged] = {}
-    for column, rule, outcome in sorted(seeds_by_judgement, key=lambda key: SEVERITY.index(key[2])):
-        worst.setdefault(column, Judged(rule, outcome, tuple(seeds_by_judgement[column, rule, outcome])))
-    return worst
-
-
-def _crossed(run: RunAudit, finding: Finding) -> Iterator[str]:
-    """Yield the metric of a finding; for a growth, also the other growths above their limits."""
-    yield finding.quantity
-    for limit in finding.further if finding.quantity in LARGEST else ():
-        readings = site_row(run.record, limit.quantity) or (scalar_metric(run.record, limit.quantity),)
-        if limit.quantity in LARGEST and any(
-            reading.value is not None and reading.value > limit.threshold for reading in readings
-        ):
-            yield limit.quantity
 
 
 def waiver_rows(report: AuditReport, groups: Sequence[Group]) -> tuple[WaiverRow, ...]:

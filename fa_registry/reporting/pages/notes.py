@@ -26,10 +26,11 @@ from fa_registry.reporting.text.environment import TemplateRenderer, variables
 from fa_registry.reporting.view_models import (
     Claim,
     Count,
+    Estimate,
     FindingRow,
     IntegrityRow,
     Link,
-    MetricSummary,
+    Row,
     Truncated,
 )
 from fa_registry.tracking.schema import AUDIT_PAGE
@@ -143,7 +144,7 @@ class NoteContext:
     """verdict of this run, without other seeds"""
     control: str
     """`control verified`, or the reason why the method's frozen control is not proven to be frozen; empty for a control"""
-    headline: tuple[MetricSummary, ...]
+    headline: tuple[Row[Estimate], ...]
     """the run's headline numbers"""
     findings: tuple[FindingRow, ...]
     """every rule's judgement of this run"""
@@ -219,7 +220,7 @@ def note_context(
     columns = audit_columns([run], table("note", headlines_of([record])), card_metrics)
     reported = claims([run], has_all_runs=is_only_seed, card=card(report, "methods", record.spec.method))
     headline = tuple(
-        MetricSummary(column.name, column.label, sources.values.estimate([run], column)) for column in columns
+        Row(column.name, (sources.values.estimate([run], column),), words=column.label) for column in columns
     )
     return NoteContext(
         method=record.spec.label,
