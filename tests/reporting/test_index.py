@@ -11,12 +11,12 @@ from fa_registry.metrics import metric_named
 from fa_registry.metrics import table as metric_table
 from fa_registry.protocol.grouping import compared_methods, groups
 from fa_registry.records import FurtherLimit, Reading, Verdict, Waiver
+from fa_registry.reporting.audit_rows import judged_columns
 from fa_registry.reporting.pages import index as build_index
 from fa_registry.reporting.pages.index import (
     audit_table_context,
     headline,
     index_context,
-    judged_columns,
     short_names,
     waiver_rows,
 )
