@@ -73,10 +73,6 @@ def _margin(finding: Finding) -> str:
     return KINDS[_judged(finding).margin_kind](finding.observed.value)
 
 
-def _ends(finding: Finding) -> str:
-    return between(finding.interval, _judged(finding).margin_kind)
-
-
 def _limit(finding: Finding) -> str:
     return f"{compact(finding.threshold)} {_judged(finding).unit}"
 
@@ -144,7 +140,8 @@ def _undercut_text(finding: Finding, runs: Sequence[RunAudit]) -> str:
 def _estimate(finding: Finding) -> str:
     """Return the interval of a margin with its test: `95 % interval … over 3 seeds, paired t test`."""
     test = f", {finding.test}" if finding.test else ""
-    return f"{_level(finding)} {_ends(finding)} over {finding.seeds} seeds{test}"
+    level, ends = level_text(finding.confidence or CONFIDENCE), between(finding.interval, _judged(finding).margin_kind)
+    return f"{level} interval {ends} over {finding.seeds} seeds{test}"
 
 
 def _accuracy(runs: Sequence[RunAudit]) -> OverSeeds:
@@ -172,28 +169,22 @@ def _cleared(finding: Finding, runs: Sequence[RunAudit]) -> tuple[str, str]:
     If the limit is below 0, the trained blocks may still be worse than frozen blocks.
     """
     low, high = finding.interval
-    key, text = (
-        "within limit",
-        (
-            "The trained blocks are not worse than frozen random blocks by more than the limit allows, but it is not shown that the "
-            "trained blocks are better"
-        ),
-    )
+    details = cleared_text(runs)
     if low > 0:
-        key, text = "beats frozen", "The trained blocks beat frozen random blocks"
-    elif high < 0:
+        return "beats frozen", f"The trained blocks beat frozen random blocks{details}"
+    if high < 0:
         text = "The trained blocks are worse than frozen random blocks, but by no more than the limit allows"
-    return key, text + cleared_text(runs)
+        return "within limit", text + details
+    return "within limit", (
+        "The trained blocks are not worse than frozen random blocks by more than the limit allows, but it is not shown that the "
+        f"trained blocks are better{details}"
+    )
 
 
 def _interval(finding: Finding) -> str:
     if not finding.interval:
         return ""
     return f"; the {MARGIN} is {_margin(finding)}, {_estimate(finding)}; the limit is {_limit(finding)}{_why_level(finding)}"
-
-
-def _level(finding: Finding) -> str:
-    return f"{level_text(finding.confidence or CONFIDENCE)} interval"
 
 
 def _why_level(finding: Finding) -> str:

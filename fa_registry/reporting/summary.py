@@ -61,36 +61,33 @@ RESULTS = {
 
 def depth_summary(report: AuditReport) -> tuple[str, ...]:
     """Return at most two sentences, from the findings, that compare methods with their own frozen blocks."""
-    methods: dict[str, Counter[str]] = {result: Counter() for result in CLAUSES}
-    recipes: dict[str, list[str]] = {result: [] for result in CLAUSES}
-    settings: Counter[str] = Counter()
     sources = Sources.of(report)
-    for group in sources.groups:
-        if not group.control:
-            spec, result = group.runs[0].record.spec, _result(group, sources.left_out(group))
-            methods[result][spec.label] += 1
-            recipes[result].append(_recipe(spec))
-            settings[spec.label] += 1
-    clauses = [
-        forms[len(methods[result]) > 1].format(_named(methods[result], settings), recipe=_joined(recipes[result]))
-        for result, forms in CLAUSES.items()
-        if methods[result]
+    found = [
+        (group.runs[0].record.spec, _result(group, sources.left_out(group)))
+        for group in sources.groups
+        if not group.control
     ]
+    settings = Counter(spec.label for spec, _ in found)
+    clauses = []
+    for result, forms in CLAUSES.items():
+        specs = [spec for spec, one in found if one == result]
+        labels = Counter(spec.label for spec in specs)
+        if specs:
+            text = forms[len(labels) > 1]
+            clauses.append(text.format(_named(labels, settings), recipe=_joined(list(map(_recipe, specs)))))
     return tuple(f"{text}." for text in (*clauses[:1], "; ".join(clauses[1:])) if text)
 
 
 def gamma_summary(report: AuditReport) -> str:
     """Return one line that lists the methods by their claim about Γ, or an empty string without Γ."""
-    methods: dict[str, Counter[str]] = {kind: Counter() for kind in ANSWERS}
-    settings: Counter[str] = Counter()
     sources = Sources.of(report)
-    for group in sources.groups:
-        label = group.runs[0].record.spec.label
-        kind = gamma_answer(group.runs, report.cards, sources.left_out(group))
-        settings[label] += 1
-        if kind in methods:
-            methods[kind][label] += 1
-    clauses = [f"{ANSWERS[kind]}: {_named(counts, settings)}" for kind, counts in methods.items() if counts]
+    found = [
+        (group.runs[0].record.spec.label, gamma_answer(group.runs, report.cards, sources.left_out(group)))
+        for group in sources.groups
+    ]
+    settings = Counter(label for label, _ in found)
+    counts = {kind: Counter(label for label, one in found if one == kind) for kind in ANSWERS}
+    clauses = [f"{ANSWERS[kind]}: {_named(labels, settings)}" for kind, labels in counts.items() if labels]
     return f"{GAMMA}: {'; '.join(clauses)}." if clauses else ""
 
 

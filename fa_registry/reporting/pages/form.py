@@ -16,7 +16,6 @@ from fa_registry.metrics import HEADLINE_GAMMA, SUBJECTS, TABLES, Metric, headli
 from fa_registry.protocol.credit import exact_sites
 from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.replay_summary import series_label
-from fa_registry.protocol.verdict import combine_verdicts
 from fa_registry.provenance import NOT_A_CHECKOUT
 from fa_registry.records import AuditReport, EditionReference, Exclusion, RunAudit, RunRecord, Verdict
 from fa_registry.records.manifest_checks import OWN_LOOP
@@ -100,12 +99,15 @@ def form_context(
     }
     method = card(report, "methods", group.runs[0].record.spec.method)
     exact = exact_sites(method, sites_of(group.runs))
-    findings = finding_rows(group.runs, label, setting, sources.known)
     compared = sources.compared(group, link.href)
-    further_judgements = sources.others(group)
+    judgements = [(report.edition, group.runs), *sources.others(group)]
+    opinions = tuple(
+        JudgedBy(edition, verdict, finding_rows(runs, label, setting, sources.known))
+        for (edition, runs), verdict in zip(judgements, compared.verdicts, strict=True)
+    )
     excluded = sources.excluded(group)
     controls = control_rows(group.runs, sources.values)
-    judged = (run for runs in (group.runs, *(runs for _, runs in further_judgements)) for run in runs)
+    judged = (run for _, runs in judgements for run in runs)
     return FormContext(
         title=f"{label} — {setting}",
         method=label,
@@ -114,7 +116,7 @@ def form_context(
         verdict=group.verdict,
         proof=link.proof,
         series_label=series_label([run.record.integrity for run in group.runs]),
-        opinions=tuple(zip(sources.editions, compared.verdicts, strict=True)),
+        opinions=opinions,
         differences=compared.why,
         columns=columns,
         seeds=tuple(seed_row(run, sources.values, columns) for run in group.runs),
@@ -130,7 +132,7 @@ def form_context(
         sampling=sampling(group.runs),
         frozen=estimates[headline.frozen],
         margin=estimates[headline.margin],
-        depth=tuple(_depth(findings, group.runs)),
+        depth=tuple(_depth(opinions[0].findings, group.runs)),
         gamma=estimates[HEADLINE_GAMMA],
         aggregates=tuple(aggregates(group.runs)),
         gamma_sites=gamma_table(group.runs, exact),
@@ -139,8 +141,7 @@ def form_context(
         diagnostics=site_tables(group.runs, report),
         scalars=scalar_table(group.runs, report),
         first_fires=first_fires(group.runs),
-        findings=findings,
-        others=tuple(_judged_by(*other, label, setting, sources) for other in further_judgements),
+        findings=opinions[0].findings,
         claims=claims(group.runs, excluded, card=method, left_out=sources.left_out(group)),
         excluded=excluded,
         pitfalls=pitfalls(group, sources),
@@ -151,13 +152,6 @@ def form_context(
         blanks=blanks(blank_texts),
         figures=figures,
     )
-
-
-def _judged_by(
-    edition: EditionReference, runs: Sequence[RunAudit], label: str, setting: str, sources: Sources
-) -> JudgedBy:
-    findings = finding_rows(runs, label, setting, sources.known)
-    return JudgedBy(edition, combine_verdicts(run.verdict for run in runs), findings)
 
 
 def _depth(findings: Sequence[FindingRow], runs: Sequence[RunAudit]) -> Iterator[FindingRow]:
@@ -195,8 +189,8 @@ class FormContext:
     series_label: str
     """number of values that the author stated and the audit did not recompute (curves, epochs of first fire, training
     values); empty if there are no such values"""
-    opinions: tuple[tuple[EditionReference, Verdict], ...]
-    """every edition with its verdict on all seeds together; the leading edition is first"""
+    opinions: tuple[JudgedBy, ...]
+    """every edition with its verdict on all seeds together, and its judgements; the leading edition is first"""
     differences: tuple[Difference, ...]
     """the subjects that the editions judge differently, with the findings of each edition"""
     columns: tuple[Metric, ...]
@@ -250,8 +244,6 @@ class FormContext:
     """for each rule and seed, the epoch at which the rule first fired"""
     findings: tuple[FindingRow, ...]
     """every rule's judgement; seeds with the same judgement are grouped"""
-    others: tuple[JudgedBy, ...]
-    """the judgements of every further edition, for each rule"""
     excluded: tuple[Exclusion, ...]
     """selected runs of this method in this setting that were not judged, with the reasons; shown next to the headline"""
     claims: tuple[Claim, ...]
