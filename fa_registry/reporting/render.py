@@ -36,9 +36,7 @@ from fa_registry.reporting.pages.form import (
 )
 from fa_registry.reporting.pages.index import (
     FIGURES,
-    AuditTableContext,
     IndexContext,
-    audit_table_context,
     figure_files,
     index_context,
 )
@@ -70,7 +68,7 @@ TEMPLATES: Mapping[str, type] = MappingProxyType(
     {
         "index.html.j2": IndexContext,
         **{f"form{suffix}.j2": FormContext for suffix in FORM_FORMATS},
-        "audit_table.tex.j2": AuditTableContext,
+        "audit_table.tex.j2": IndexContext,
         "compare.html.j2": CompareContext,
         "note.md.j2": NoteContext,
         "excluded_note.md.j2": ExcludedNoteContext,
@@ -176,14 +174,15 @@ def _render(report: AuditReport, answers: Answers, folder: Path, out: Path, page
     sources = Sources.of(report)
     names = [AUDIT_PAGE]
     context = index_context(sources, setting_figures(sources.groups, report.cards), page_analyses(answers, report))
-    _write(folder / AUDIT_PAGE, pages.render("index.html.j2", variables(context)))
+    page = variables(context)
+    _write(folder / AUDIT_PAGE, pages.render("index.html.j2", page))
     (folder / FORMS).mkdir()
     write, forms = partial(_write_form, sources, folder, out, pages), list(sources.forms)
     for form in forms[:1]:
         write(form)  # the first form fills the caches of templates and common values, before the process forks
     parallel.parallel_for(write, forms[1:])
     names += [name for _, link in forms for name in link.files.values()]
-    _write(folder / TABLE, pages.render(f"{TABLE}.j2", variables(audit_table_context(sources))))
+    _write(folder / TABLE, pages.render(f"{TABLE}.j2", page))
     names.append(TABLE)
     for file in report_files():
         file.write(report, folder / file.name)

@@ -244,13 +244,13 @@ class SettingTable:
 
     Attributes:
         number: Number of the setting, counted from 1.
-        footnotes: Reasons for missing numbers; empty if all settings share the footnotes of the page.
+        footnotes: Reasons for missing numbers, counted from 1.
     """
 
     number: int
     setting: str
     rows: tuple[AuditRow, ...]
-    footnotes: tuple[Footnote, ...] = ()
+    footnotes: tuple[Footnote, ...]
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from fa_registry.records import Reading
 from fa_registry.reference.templates import text_below
 from fa_registry.reporting.pages.comparison import compare_context
 from fa_registry.reporting.pages.form import form_context
-from fa_registry.reporting.pages.index import audit_table_context, index_context
+from fa_registry.reporting.pages.index import index_context
 from fa_registry.reporting.pages.notes import audit_note_context, excluded_note_context, note_context
 from fa_registry.reporting.render import TEMPLATES
 from fa_registry.reporting.report_index import Sources
@@ -129,7 +129,7 @@ def test_the_real_contexts_are_those_of_their_templates(report):
         "index.html.j2": index_context(sources),
         "form.html.j2": form,
         "form.md.j2": form,
-        "audit_table.tex.j2": audit_table_context(sources),
+        "audit_table.tex.j2": index_context(sources),
         "note.md.j2": note_context(report.runs[0], sources),
         "excluded_note.md.j2": excluded_note_context(report.excluded[0], report),
         "audit_note.md.j2": audit_note_context(sources),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from types import SimpleNamespace
 
 import pytest
 
@@ -14,9 +13,9 @@ from fa_registry.records import FurtherLimit, Reading, Verdict, Waiver
 from fa_registry.reporting.audit_rows import judged_columns
 from fa_registry.reporting.pages import index as build_index
 from fa_registry.reporting.pages.index import (
-    audit_table_context,
     headline,
     index_context,
+    setting_tables,
     short_names,
     waiver_rows,
 )
@@ -74,27 +73,23 @@ def test_a_large_registry_is_cut_and_counted(report, monkeypatch):
     assert (len(context.findings.shown), context.findings.left) == (2, whole.findings.total - 2)
     assert (context.excluded.left, context.integrity.left, context.commands.left) == (2, 4, 4)
     assert not context.details and all(len(count.links) == 1 for count in context.counts)
-    assert all(len(note.run_ids.shown) == 1 for note in context.footnotes)
+    assert all(len(note.run_ids.shown) == 1 for part in context.settings for note in part.footnotes)
 
 
 @pytest.fixture
 def table():
-    return lambda report: TemplateRenderer().render(
-        "audit_table.tex.j2", variables(audit_table_context(Sources.of(report)))
-    )
+    return lambda report: TemplateRenderer().render("audit_table.tex.j2", variables(index_context(Sources.of(report))))
 
 
 def test_seeds_have_their_numbers_while_a_page_shows_them(report, monkeypatch):
     """Of many runs no page does, and nothing keeps them; what is in the table is the same."""
-    contexts = [audit_table_context, lambda sources: SimpleNamespace(tables=index_context(sources).settings)]
-    kept = [make(Sources.of(report)).tables for make in contexts]
+    table = next(setting_tables(Sources.of(report)))
     monkeypatch.setattr("fa_registry.reporting.pages.index.MOST", 1)
-    without = [make(Sources.of(report)).tables for make in contexts]
-    for tables, bare in zip(kept, without, strict=True):
-        for row, other in zip(tables[0].rows, bare[0].rows, strict=True):
-            assert all(seed.numbers for seed in row.seeds) and not any(seed.numbers for seed in other.seeds)
-            assert row.estimates == other.estimates
-        assert tables[0].footnotes == bare[0].footnotes
+    bare = next(setting_tables(Sources.of(report)))
+    for row, other in zip(table.rows, bare.rows, strict=True):
+        assert all(seed.numbers for seed in row.seeds) and not any(seed.numbers for seed in other.seeds)
+        assert row.estimates == other.estimates
+    assert table.footnotes == bare.footnotes
 
 
 def test_a_healthy_audit_has_no_footnote(table, judged, record):
@@ -123,9 +118,9 @@ def test_a_setting_is_a_table_of_its_own_with_footnotes_from_one(judged, record)
         setting="another",
         measurements=lost,
     )
-    context = audit_table_context(Sources.of(judged([first, other])))
-    assert [(table.number, table.setting) for table in context.tables] == [(1, first.setting), (2, "another")]
-    assert [note.mark for table in context.tables for note in table.footnotes] == [1, 1, 2]
+    tables = list(setting_tables(Sources.of(judged([first, other]))))
+    assert [(table.number, table.setting) for table in tables] == [(1, first.setting), (2, "another")]
+    assert [note.mark for table in tables for note in table.footnotes] == [1, 1, 2]
 
 
 PASS = Verdict("PASS", "pass")
@@ -191,12 +186,7 @@ def test_every_growth_above_its_limit_is_marked_and_a_gamma_that_may_not_be_clai
         return judged_columns(dataclasses.replace(group, runs=tuple(runs)), columns).get("growth_init_max")
 
     assert marked(51.0) == Judged("D1", "fail", (42, 123)) and marked(50.0) is None
-    rows = {
-        row.name: row.answers
-        for part in audit_table_context(Sources.of(rich)).tables
-        for row in part.rows
-        if not row.control
-    }
+    rows = {row.name: row.answers for part in setting_tables(Sources.of(rich)) for row in part.rows if not row.control}
     assert rows["fa"] == {"gamma_deep_mean": "not"} and rows["bp"] == {}
 
 

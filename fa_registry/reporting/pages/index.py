@@ -1,4 +1,4 @@
-"""The template variables of index.html.j2 and audit_table.tex.j2."""
+"""The template variables of index.html.j2 and audit_table.tex.j2: the whole audit."""
 
 from __future__ import annotations
 
@@ -61,8 +61,6 @@ def index_context(
     """Return the template variables of the page that shows the whole audit."""
     report = sources.report
     columns = sources.columns
-    details = len(report.runs) <= MOST
-    settings, footnotes = number_footnotes(setting_rows(sources, columns), columns, details)
     not_passed, passed_count = _findings(sources)
     integrity = sorted(integrity_states(report.runs, report.excluded), key=lambda row: INTEGRITY_ORDER.index(row.state))
     states = [row.state for row in integrity]
@@ -79,10 +77,9 @@ def index_context(
         run_count=len(report.runs),
         columns=columns,
         spread=" and ".join(column.symbol for column in columns if column.with_deviation),
-        settings=settings,
+        settings=tuple(setting_tables(sources)),
         means=means_in_text(columns),
-        details=details,
-        footnotes=footnotes,
+        details=len(report.runs) <= MOST,
         figures=figures,
         analyses=analyses,
         findings=Truncated.first(MOST, not_passed),
@@ -183,33 +180,29 @@ def _comparison(sources: Sources) -> EditionComparison | None:
     return EditionComparison(sources.editions, Truncated.first(MOST, sorted(rows, key=lambda row: not row.why)))
 
 
-def number_footnotes(
-    settings: Iterable[SettingTable], columns: Columns, details: bool
-) -> tuple[tuple[SettingTable, ...], tuple[Footnote, ...]]:
-    """Assign a footnote to every missing number of the audit table, one per reason with all its runs.
+def setting_tables(sources: Sources) -> Iterator[SettingTable]:
+    """Yield the parts of the audit table, one per setting.
 
-    If `details` is false, the page does not show the numbers of each seed, and they are removed from the rows.
-
-    Returns:
-        The tuple (the parts with footnote numbers, the footnotes).
+    Each part has its own footnotes, because a paper may include the table of one setting only. If the report has too many runs, the
+    page does not show the numbers of each seed, and they are removed from the rows.
     """
-    reasons: dict[str, dict[str, None]] = {}
-    marks: dict[str, int] = {}
-    numbered = []
-    for part in settings:
-        rows = [replace(row, estimates=_marked(row, columns, reasons, marks)) for row in part.rows]
-        if not details:
+    linked = zip(sources.groups, sources.links, strict=True)  # the groups are ordered by setting
+    parts = groupby(linked, key=lambda pair: pair[0].runs[0].record.spec.setting.identity)
+    for number, (_, part) in enumerate(parts, 1):
+        rows = [audit_row(group, sources, sources.columns, link.href if link else "") for group, link in part]
+        reasons: dict[str, dict[str, None]] = {}
+        rows = [replace(row, estimates=_marked(row, sources.columns, reasons)) for row in rows]
+        if len(sources.report.runs) > MOST:
             rows = [replace(row, seeds=tuple(replace(seed, numbers={}) for seed in row.seeds)) for row in rows]
-        numbered.append(replace(part, rows=tuple(rows)))
-    notes = (
-        Footnote(marks[reason], reason, Truncated.first(MOST_NAMES, tuple(ids))) for reason, ids in reasons.items()
-    )
-    return tuple(numbered), tuple(notes)
+        notes = (
+            Footnote(mark, reason, Truncated.first(MOST_NAMES, tuple(ids)))
+            for mark, (reason, ids) in enumerate(reasons.items(), 1)
+        )
+        yield SettingTable(number, rows[0].setting, tuple(rows), tuple(notes))
 
 
-def _marked(
-    row: AuditRow, columns: Columns, reasons: dict[str, dict[str, None]], marks: dict[str, int]
-) -> Mapping[str, Estimate]:
+def _marked(row: AuditRow, columns: Columns, reasons: dict[str, dict[str, None]]) -> Mapping[str, Estimate]:
+    """Return the means of a row with their footnotes: one per reason why a number is missing, with all its runs."""
     marked = dict(row.estimates)
     for name in (column.name for column in columns if not (row.control and column.compared_with_control)):
         missing = [(seed.run_id, seed.numbers[name].reading.reason) for seed in row.seeds]
@@ -218,21 +211,10 @@ def _marked(
         if mean.reading.reason and not missing:  # every seed has a number, but there is no mean
             missing = [(run_id, mean.reading.reason) for run_id in mean.run_ids]
         for run_id, reason in missing:
-            marks.setdefault(reason, len(marks) + 1)
             reasons.setdefault(reason, {})[run_id] = None
-        footnote_marks = dict.fromkeys(marks[reason] for _, reason in missing)
-        marked[name] = replace(row.estimates[name], marks=tuple(footnote_marks))
+        marks = dict.fromkeys(list(reasons).index(reason) + 1 for _, reason in missing)
+        marked[name] = replace(row.estimates[name], marks=tuple(marks))
     return marked
-
-
-def setting_rows(sources: Sources, columns: Columns) -> Iterator[SettingTable]:
-    """Yield the parts of the audit table without footnotes, one part per setting."""
-    linked = zip(sources.groups, sources.links, strict=True)  # the groups are ordered by setting
-    parts = groupby(linked, key=lambda pair: pair[0].runs[0].record.spec.setting.identity)
-    for number, (_, part) in enumerate(parts, 1):
-        pairs = list(part)
-        rows = tuple(audit_row(group, sources, columns, link.href if link else "") for group, link in pairs)
-        yield SettingTable(number, pairs[0][0].setting, rows)
 
 
 def _verdict_counts(links: Sequence[Link]) -> Iterator[Count]:
@@ -301,7 +283,7 @@ WORST_FIRST = ("fail", "incomplete", "warn", "pass")
 
 @dataclass(frozen=True)
 class IndexContext:
-    """index.html.j2: the page that shows the whole audit."""
+    """index.html.j2, the page that shows the whole audit, and audit_table.tex.j2, the audit table for a paper."""
 
     title: str
     """the audit's title"""
@@ -327,13 +309,11 @@ class IndexContext:
     spread: str
     """the columns whose mean is shown with the standard deviation over seeds"""
     settings: tuple[SettingTable, ...]
-    """the audit table, one part per setting"""
+    """the audit table, one part per setting, with the reasons why numbers are missing"""
     means: str
     """the kind of mean over seeds (arithmetic or geometric) of each column"""
     details: bool
     """whether every seed's numbers are shown below the table; otherwise they are in the forms"""
-    footnotes: tuple[Footnote, ...]
-    """the reasons why numbers of the audit table are missing"""
     figures: Truncated[SettingFigures]
     """the trajectories and the figures by site of the first settings, with their numbers"""
     analyses: PageAnalyses
@@ -378,22 +358,6 @@ class IndexContext:
     """the name of each machine-readable file, and a description of its content"""
 
 
-@dataclass(frozen=True)
-class AuditTableContext:
-    """audit_table.tex.j2: the audit table for a paper, one LaTeX table per setting."""
-
-    selection: str
-    """how the runs were chosen"""
-    edition: EditionReference
-    """the edition (set of rules) that judged the runs, by name and digest"""
-    tables: tuple[SettingTable, ...]
-    """the audit table, one table per setting"""
-    columns: tuple[Metric, ...]
-    """the numeric columns; a column is omitted if no run measured its metric"""
-    means: str
-    """the kind of mean over seeds (arithmetic or geometric) of each column"""
-
-
 def short_names(links: Sequence[Link]) -> list[Link]:
     """Return the links; the text is the label without options if the method has only one variant."""
     variants: dict[str, set[str]] = {}
@@ -422,24 +386,3 @@ def _waiver_row(waiver: Waiver, waived: Sequence[tuple[str, RunAudit]]) -> Waive
         if run.record.run_id.startswith(waiver.run) and waiver.method in ("", run.record.spec.method_label)
     )
     return WaiverRow(waiver, ", ".join(filter(None, parts)) or "every run", tuple(applied))
-
-
-def audit_table_context(sources: Sources) -> AuditTableContext:
-    """Return the template variables of the audit table for a paper.
-
-    Each setting has its own footnotes, because a paper may include the table of one setting only.
-    """
-    report = sources.report
-    columns = sources.columns
-    return AuditTableContext(
-        selection=report.selection,
-        edition=report.edition,
-        tables=tuple(_table(part, columns, len(report.runs) <= MOST) for part in setting_rows(sources, columns)),
-        columns=columns,
-        means=means_in_text(columns),
-    )
-
-
-def _table(part: SettingTable, columns: Columns, details: bool) -> SettingTable:
-    (marked,), footnotes = number_footnotes([part], columns, details)
-    return replace(marked, footnotes=footnotes)
