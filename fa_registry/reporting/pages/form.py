@@ -24,7 +24,6 @@ from fa_registry.reporting.claims import claims
 from fa_registry.reporting.claims_depth import Sampling, sampling
 from fa_registry.reporting.figure_models import PageFigure
 from fa_registry.reporting.labels import command, control_of, group_label, train_line
-from fa_registry.reporting.pages import reproduction
 from fa_registry.reporting.pages.form_tables import (
     NOT_RECORDED,
     UNKNOWN,
@@ -39,7 +38,7 @@ from fa_registry.reporting.pages.form_tables import (
     site_tables,
     sites_of,
 )
-from fa_registry.reporting.pages.reproduction import ReproductionTable
+from fa_registry.reporting.pages.published_values import ReproductionTable, reproduction_table
 from fa_registry.reporting.pitfalls import Pitfall, pitfalls
 from fa_registry.reporting.report_index import EvidenceRow, Sources, evidence
 from fa_registry.reporting.report_values import (
@@ -145,7 +144,7 @@ def form_context(
         claims=claims(group.runs, excluded, card=method, left_out=sources.left_out(group)),
         excluded=excluded,
         pitfalls=pitfalls(group, sources),
-        reproduction=reproduction.table(report.reproduction, [run.record.run_id for run in group.runs]),
+        reproduction=reproduction_table(report.reproduction, [run.record.run_id for run in group.runs]),
         completing=completion_commands(group.runs, excluded, report),
         commands=lines(group.runs, report, sources.values),
         bibliography=bibliography(group.runs, [finding for run in judged for finding in run.findings], report),

@@ -16,11 +16,10 @@ from fa_registry.reporting.figure_models import FigureFile, SettingFigures
 from fa_registry.reporting.figures.canvas import RenderedFigure
 from fa_registry.reporting.files import report_files
 from fa_registry.reporting.labels import command, file_name, group_label, means_in_text
-from fa_registry.reporting.pages import reproduction
 from fa_registry.reporting.pages.analyses import PageAnalyses
 from fa_registry.reporting.pages.form import completion_commands
 from fa_registry.reporting.pages.form_tables import entry
-from fa_registry.reporting.pages.reproduction import ReproductionTable
+from fa_registry.reporting.pages.published_values import ReproductionTable, reproduction_table
 from fa_registry.reporting.report_index import (
     EvidenceRow,
     Sources,
@@ -85,7 +84,7 @@ def index_context(
         findings=Truncated.first(MOST, not_passed),
         passed=passed_count,
         comparison=_comparison(sources),
-        reproduction=reproduction.table(report.reproduction),
+        reproduction=reproduction_table(report.reproduction),
         excluded=Truncated.first(MOST, report.excluded),
         unaudited=_unaudited(report),
         left_out=Truncated.first(MOST_NAMES, report.left_out),

@@ -27,7 +27,9 @@ COLOURS: Mapping[str, str] = MappingProxyType(  # outcome → the verdict whose 
 SITES: Mapping[str, str] = MappingProxyType({"last": "site L", "mid": "site ⌊L/2⌋", "": ""})
 
 
-def table(reproduction: Reproduction | None, run_ids: Collection[str] | None = None) -> ReproductionTable | None:
+def reproduction_table(
+    reproduction: Reproduction | None, run_ids: Collection[str] | None = None
+) -> ReproductionTable | None:
     """Return the table of published values. Values that differ are first.
 
     Args:
