@@ -30,7 +30,6 @@ from fa_registry.reporting.view_models import (
     ControlRow,
     Estimate,
     FindingRow,
-    IntegrityRow,
     Number,
     SeedRow,
     SeedStatement,
@@ -237,10 +236,6 @@ def control_text(rows: Sequence[ControlRow]) -> str:
         of = f" (seed {', '.join(map(str, seeds))})" if len(by_state) > 1 else ""
         parts.append(f"control {state}{of}{f': {doubt}' if doubt else ''}")
     return "; ".join(parts)
-
-
-def integrity_row(record: RunRecord) -> IntegrityRow:
-    return IntegrityRow(record.run_id, record.name, record.integrity.state, record.integrity.details)
 
 
 SEVERITY = ("error", "fail", "warn", "not_applicable", "skipped", "waived", "pass")

@@ -15,31 +15,18 @@ from fa_registry.reporting.labels import join_with_and
 from fa_registry.reporting.report_index import Sources
 
 MOST_METHODS, MOST_RECIPES = 6, 2  # in one clause
-# Result → clause about one method, and about several methods. The first result that occurs is the first sentence.
+# Result → clause about one or more methods. The first result that occurs is the first sentence.
 CLAUSES = {
-    "below": (
-        "{} ends below its own frozen blocks: training the blocks made the network worse ({recipe})",
-        "{} end below their own frozen blocks: training the blocks made the network worse ({recipe})",
-    ),
-    "at chance": ("{} is not better than chance", "{} are not better than chance"),
-    "not above": (
-        "{} does not end above its own frozen blocks by the required margin",
-        "{} do not end above their own frozen blocks by the required margin",
-    ),
-    "undecided": (
-        "{} is undecided: the runs do not show whether training the blocks made the network better",
-        "{} are undecided: the runs do not show whether training the blocks made the network better",
-    ),
-    "not compared": ("{} was not compared with frozen blocks", "{} were not compared with frozen blocks"),
-    "no claim": (
-        "{} allows no claim about the training of its blocks",
-        "{} allow no claim about the training of their blocks",
-    ),
-    "above": (
-        "{} ends above its own frozen blocks: training the blocks made the network better ({recipe})",
-        "{} end above their own frozen blocks: training the blocks made the network better ({recipe})",
-    ),
+    "below": "{names} {end} below {their} own frozen blocks: training the blocks made the network worse ({recipe})",
+    "at chance": "{names} {are} not better than chance",
+    "not above": "{names} {do} not end above {their} own frozen blocks by the required margin",
+    "undecided": "{names} {are} undecided: the runs do not show whether training the blocks made the network better",
+    "not compared": "{names} {were} not compared with frozen blocks",
+    "no claim": "{names} {allow} no claim about the training of {their} blocks",
+    "above": "{names} {end} above {their} own frozen blocks: training the blocks made the network better ({recipe})",
 }
+# Word of a clause about several methods → word of a clause about one method
+OF_ONE = {"end": "ends", "are": "is", "do": "does", "were": "was", "allow": "allows", "their": "its"}
 ANSWERS = {  # result of `gamma_answer` → text
     "not": "may not be claimed",
     "open": "open",
@@ -69,12 +56,13 @@ def depth_summary(report: AuditReport) -> tuple[str, ...]:
     ]
     settings = Counter(spec.label for spec, _ in found)
     clauses = []
-    for result, forms in CLAUSES.items():
+    for result, clause in CLAUSES.items():
         specs = [spec for spec, one in found if one == result]
         labels = Counter(spec.label for spec in specs)
         if specs:
-            text = forms[len(labels) > 1]
-            clauses.append(text.format(_named(labels, settings), recipe=_joined(list(map(_recipe, specs)))))
+            words = OF_ONE if len(labels) == 1 else dict(zip(OF_ONE, OF_ONE, strict=True))
+            names, recipe = _named(labels, settings), _joined(list(map(_recipe, specs)))
+            clauses.append(clause.format(names=names, recipe=recipe, **words))
     return tuple(f"{text}." for text in (*clauses[:1], "; ".join(clauses[1:])) if text)
 
 

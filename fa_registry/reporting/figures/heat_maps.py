@@ -133,14 +133,11 @@ def _in_text(panel: Panel, numbers: pd.DataFrame) -> Iterator[str]:
 
 def _table(panel: Panel, numbers: pd.DataFrame, epochs: Sequence[int]) -> Iterator[Row[Number]]:
     visible_rows = numbers[~_nowhere(numbers) & numbers["epoch"].isin(epochs)]
-    missing = Reading(None, "no value was measured at this epoch")
     for method, rows in visible_rows.groupby("method", sort=False):
         ids = tuple(dict.fromkeys(rows["run_ids"].iloc[0].split()))
-        lines = []
-        for site, of_site in rows.groupby("site"):
-            readings = dict(zip(of_site["epoch"], map(from_frame, of_site["value"], of_site["reason"]), strict=True))
-            numbers = (Number(readings.get(epoch, missing), panel.kind, ids) for epoch in epochs)
-            lines.append(Row(str(site), tuple(numbers)))
+        sites = sorted(rows["site"].unique().tolist())
+        means = zip(sites, _of_means(rows, sites, epochs), strict=True)
+        lines = (Row(str(site), tuple(Number(mean, panel.kind, ids) for mean in row)) for site, row in means)
         yield Row(str(method), rows=tuple(lines), run_ids=ids)
 
 

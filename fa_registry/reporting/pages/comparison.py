@@ -124,12 +124,11 @@ def compared_setting(groups: Sequence[Group], columns: Columns, sources: Sources
         paired=tuple(row for other in paired for row in paired_rows(first, other, sources.values)),
         fields=fields,
         sites=compared_sites(groups, sources.known),
-        exact=tuple(tuple(_exact_sites(group, sources.report)) for group in groups),
+        exact=tuple(
+            tuple(exact_sites(card(sources.report, "methods", group.runs[0].record.spec.method), sites_of(group.runs)))
+            for group in groups
+        ),
     )
-
-
-def _exact_sites(group: Group, report: AuditReport) -> Iterable[int]:
-    return exact_sites(card(report, "methods", group.runs[0].record.spec.method), sites_of(group.runs))
 
 
 def _rules(groups: Sequence[Group], known: Known) -> Iterator[ComparedRule]:
@@ -368,17 +367,14 @@ def layer_numbers(part: SettingComparison) -> pd.DataFrame:
     """Return the mean over seeds and its interval, one row per panel of the figure, site and column."""
     by_name = {metric.name: metric.rows for metric in part.sites}
     rows = [
-        (panel, column.method, column.setting, int(row.name), *_ends(shown), int(row.name) in exact)
+        (panel, column.method, column.setting, int(row.name), mean.value, low.value, high.value, mean.reason, is_exact)
         for panel, name in PANELS.items()
         for row in by_name.get(name, ())
         for column, shown, exact in zip(part.columns, row.cells, part.exact_sites(name), strict=True)
+        for mean, low, high, is_exact in [(shown.mean.reading, shown.low, shown.high, int(row.name) in exact)]
     ]
     frame = pd.DataFrame(rows, columns=list(SITE_COLUMNS))
     return frame.astype(dict.fromkeys(("site", "value", "low", "high"), float))
-
-
-def _ends(shown: Estimate) -> tuple[float | None, float | None, float | None, str]:
-    return (shown.mean.reading.value, shown.low.value, shown.high.value, shown.mean.reading.reason)
 
 
 def layer_figure(part: SettingComparison) -> PageFigure | None:
@@ -404,34 +400,26 @@ def layer_figure(part: SettingComparison) -> PageFigure | None:
 def paired_rows(first: Group, second: Group, values: Values) -> Iterator[PairedRow]:
     """Yield the difference between two columns, for each metric that both columns contain."""
     headlines = headlines_of(run.record for group in (first, second) for run in group.runs)
-    for quantity in (metric_named(name, values.known) for name in table("comparison", headlines)):
-        a, b = _readings(first, quantity, values), _readings(second, quantity, values)
-        if all(any(reading.value is not None for reading in side.values()) for side in (a, b)):
-            yield _row(quantity, first, second, a, b)
+    for metric in (metric_named(name, values.known) for name in table("comparison", headlines)):
+        terms_a, terms_b = (_terms(group, metric, values) for group in (first, second))
+        if terms_a and terms_b:
+            yield _paired_row(metric, first, second, terms_a, terms_b)
 
 
 def seeds_of(group: Group) -> set[int]:
     return {run.record.spec.seed for run in group.runs}
 
 
-def _readings(group: Group, quantity: Metric, values: Values) -> dict[tuple[int, str], Reading]:
-    return {
-        (run.record.spec.seed, run.record.run_id): _subtracted(values.value(run, quantity).reading, quantity)
-        for run in group.runs
-    }
+def _terms(group: Group, metric: Metric, values: Values) -> dict[int, float]:
+    """Return seed → value on the scale on which differences are computed, without the seeds that have no value.
 
-
-def _subtracted(reading: Reading, quantity: Metric) -> Reading:
-    """Convert a value to the scale on which differences are computed.
-
-    A fraction is converted to percentage points. A metric on a ratio scale is replaced by its decimal logarithm."""
-    if reading.value is None:
-        return reading
-    if quantity.mean != GEOMETRIC:
-        return Reading(reading.value * (100.0 if quantity.kind == "pct" else 1.0))
-    if reading.value <= 0:
-        return Reading(None, "the value is not positive, so it has no logarithm")
-    return Reading(math.log10(reading.value))
+    A fraction is converted to percentage points. A metric on a ratio scale is replaced by its decimal logarithm.
+    """
+    readings = {run.record.spec.seed: values.value(run, metric).reading.value for run in group.runs}
+    if metric.mean == GEOMETRIC:
+        return {seed: math.log10(value) for seed, value in readings.items() if value is not None and value > 0}
+    factor = 100.0 if metric.kind == "pct" else 1.0
+    return {seed: factor * value for seed, value in readings.items() if value is not None}
 
 
 def _difference(quantity: Metric) -> tuple[str, str]:
@@ -440,28 +428,20 @@ def _difference(quantity: Metric) -> tuple[str, str]:
     return ("percentage points", "pp") if quantity.kind == "pct" else (quantity.unit, quantity.kind)
 
 
-def _row(
-    quantity: Metric,
-    first: Group,
-    second: Group,
-    a: Mapping[tuple[int, str], Reading],
-    b: Mapping[tuple[int, str], Reading],
+def _paired_row(
+    metric: Metric, first: Group, second: Group, terms_a: Mapping[int, float], terms_b: Mapping[int, float]
 ) -> PairedRow:
-    values_a, values_b = (
-        {seed: one.value for (seed, _), one in side.items() if one.value is not None} for side in (a, b)
-    )
-    shared = values_a.keys() & values_b.keys()
-    unit, kind = _difference(quantity)
-    subject = group_label(first), group_label(second), quantity.label, unit
+    shared = terms_a.keys() & terms_b.keys()
+    unit, kind = _difference(metric)
+    subject = group_label(first), group_label(second), metric.label, unit
     if not shared:
         none = Reading(None, "no seed has a value in both columns")
         return PairedRow(*subject, Number(none, kind, ()), none, none, (), "none", none.reason)
-    difference = paired_difference(*({seed: side[seed] for seed in shared} for side in (values_a, values_b)))
-    missing = sorted({key[0] for key in (*a, *b)} - shared)
+    difference = paired_difference(*({seed: terms[seed] for seed in shared} for terms in (terms_a, terms_b)))
     remarks = [difference.remark] if difference.remark else []
-    if missing:
+    if missing := sorted((seeds_of(first) | seeds_of(second)) - shared):
         remarks.append(f"without seed {', '.join(map(str, missing))}, for which one of the columns has no value")
-    ids = tuple(run_id for seed, run_id in (*a, *b) if seed in shared)
+    ids = tuple(run.record.run_id for run in (*first.runs, *second.runs) if run.record.spec.seed in shared)
     low = high = Reading(None, "only one shared seed, so there is no interval")
     if difference.interval:
         low, high = Reading(difference.interval.low), Reading(difference.interval.high)

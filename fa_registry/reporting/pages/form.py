@@ -99,7 +99,7 @@ def form_context(
     method = card(report, "methods", group.runs[0].record.spec.method)
     exact = exact_sites(method, sites_of(group.runs))
     compared = sources.compared(group, link.href)
-    judgements = [(report.edition, group.runs), *sources.others(group)]
+    judgements = sources.judgements_of(group)
     opinions = tuple(
         JudgedBy(edition, verdict, finding_rows(runs, label, setting, sources.known))
         for (edition, runs), verdict in zip(judgements, compared.verdicts, strict=True)

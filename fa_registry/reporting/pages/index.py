@@ -64,6 +64,7 @@ def index_context(
     integrity = sorted(integrity_states(report.runs, report.excluded), key=lambda row: INTEGRITY_ORDER.index(row.state))
     states = [row.state for row in integrity]
     links = [link for _, link in sources.forms]
+    runs = [run for group in sources.groups for run in group.runs]
     return IndexContext(
         title=report.title,
         selection=report.selection,
@@ -98,7 +99,7 @@ def index_context(
         completing=completion_commands(
             [run for run in report.runs if run.record.spec.control == "none"], report.excluded, report
         ),
-        commands=_commands(sources.groups),
+        commands=Truncated(tuple(command(run.record.spec) for run in runs[:MOST]), len(runs)),
         forms=tuple(links),
         figure_files=tuple(figure_files(figures, analyses)),
         files=tuple((file.name, file.description) for file in report_files()),
@@ -164,11 +165,6 @@ def _overrides(editions: Sequence[EditionReference]) -> Iterator[Entry]:
         prefix = f"{edition.name} " if index else ""
         for name, value in sorted(edition.overrides.items()):
             yield entry(f"{prefix}{name}", str(value))
-
-
-def _commands(groups: Iterable[Group]) -> Truncated[str]:
-    runs = [run for group in groups for run in group.runs]
-    return Truncated(tuple(command(run.record.spec) for run in runs[:MOST]), len(runs))
 
 
 def _comparison(sources: Sources) -> EditionComparison | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from fa_registry.metrics import headline_of, headlines_of, table
 from fa_registry.protocol.replay_summary import proof, series_label
-from fa_registry.records import AuditReport, EditionReference, Exclusion, RunAudit, Verdict
+from fa_registry.records import AuditReport, EditionReference, Exclusion, Integrity, RunAudit, Verdict
 from fa_registry.reporting.claims import claims
 from fa_registry.reporting.pages.form_tables import card
 from fa_registry.reporting.report_index import Sources
@@ -20,7 +20,6 @@ from fa_registry.reporting.report_values import (
     control_rows,
     control_text,
     finding_rows,
-    integrity_row,
 )
 from fa_registry.reporting.text.environment import TemplateRenderer, variables
 from fa_registry.reporting.view_models import (
@@ -28,7 +27,6 @@ from fa_registry.reporting.view_models import (
     Count,
     Estimate,
     FindingRow,
-    IntegrityRow,
     Link,
     Row,
     Truncated,
@@ -72,7 +70,8 @@ class Notes:
 
     def of_excluded(self, exclusion: Exclusion, audit: str = "") -> str:
         """Return the note on a run that was not judged; it replaces the verdict of an older audit."""
-        context = excluded_note_context(exclusion, self.sources.report, audit)
+        edition = self.sources.report.edition
+        context = ExcludedNoteContext(not_judged_text(exclusion), exclusion.reason, exclusion.run_id, edition, audit)
         return bounded(self._pages.render("excluded_note.md.j2", variables(context)))
 
     def margin(self, run: RunAudit) -> tuple[str, float] | None:
@@ -107,11 +106,6 @@ def not_judged_text(exclusion: Exclusion) -> str:
     It is `NOT JUDGED` if no kind is known.
     """
     return f"NOT JUDGED ({KINDS[exclusion.kind]})" if exclusion.kind in KINDS else "NOT JUDGED"
-
-
-def excluded_note_context(exclusion: Exclusion, report: AuditReport, audit: str = "") -> ExcludedNoteContext:
-    """Return the template variables of the note on a run that was not judged."""
-    return ExcludedNoteContext(not_judged_text(exclusion), exclusion.reason, exclusion.run_id, report.edition, audit)
 
 
 def bounded(note: str) -> str:
@@ -150,7 +144,7 @@ class NoteContext:
     """every rule's judgement of this run"""
     claims: tuple[Claim, ...]
     """the claims that this run supports without other seeds"""
-    integrity: IntegrityRow
+    integrity: Integrity
     """whether the logged metrics of the run are confirmed"""
     proof: str
     """what the audit's replays prove about the training"""
@@ -234,7 +228,7 @@ def note_context(
         headline=headline,
         findings=finding_rows([run], record.spec.label, record.setting, card_metrics),
         claims=tuple(claim for claim in reported if claim.kind != "note"),  # the form contains these claims
-        integrity=integrity_row(record),
+        integrity=record.integrity,
         proof=proof([record.integrity]),
         series_label=series_label([record.integrity]),
         form=form,

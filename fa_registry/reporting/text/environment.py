@@ -72,20 +72,16 @@ def environment(name: str, user_templates: Path | None = None) -> Environment:
         folders.insert(0, user_templates)
     finalize, own_filters = LANGUAGES[mode(name)]
     builtin_filters = {filter_name: getattr(filters, filter_name) for filter_name in FILTERS} | own_filters
-    options = {
-        "loader": FileSystemLoader(folders),
-        "autoescape": True,  # escapes text in .html.j2; in other templates, `finalize` has already converted text to Markup
-        "trim_blocks": True,
-        "lstrip_blocks": True,
-        "keep_trailing_newline": True,
-        "auto_reload": False,  # otherwise each import of macros would check the files for changes
-    }
-    if user_templates is None:
-        template_environment = Environment(undefined=StrictUndefined, finalize=finalize, **options)
-    else:
-        template_environment = ImmutableSandboxedEnvironment(
-            undefined=StrictUndefinedWithHint, finalize=finalize, **options
-        )
+    template_environment = (ImmutableSandboxedEnvironment if user_templates else Environment)(
+        undefined=StrictUndefinedWithHint,
+        finalize=finalize,
+        loader=FileSystemLoader(folders),
+        autoescape=True,  # escapes text in .html.j2; in other templates, `finalize` has already converted text to Markup
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        auto_reload=False,  # otherwise each import of macros would check the files for changes
+    )
     for forbidden in FORBIDDEN_FILTERS:
         del template_environment.filters[forbidden]
     template_environment.filters.update(builtin_filters)

@@ -49,7 +49,8 @@ def test_a_form_has_accuracy_with_its_frozen_band_growth_with_its_limit_and_gamm
     assert "the frozen controls" in accuracy.caption and "D1, 50." in growth.caption and "dfa" not in growth.alt
     assert "is one seed" in gamma.caption and "2, 3, 4." in gamma.alt
     assert all(
-        one.uri.startswith("data:image/png;base64,") and len(one.uri) < 25_000 for one in (accuracy, growth, gamma)
+        one.drawn.uri.startswith("data:image/png;base64,") and len(one.drawn.uri) < 25_000
+        for one in (accuracy, growth, gamma)
     )
     assert not accuracy.groups and not gamma.groups  # the form has the numbers in its tables
 
