@@ -9,10 +9,10 @@ from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.replay_summary import proof
 from fa_registry.records import Finding, RunAudit
 from fa_registry.reporting.claims import gamma_answer
-from fa_registry.reporting.claims_reference import LARGEST
 from fa_registry.reporting.labels import group_label, options_text
 from fa_registry.reporting.report_index import Sources
 from fa_registry.reporting.report_values import (
+    LARGEST,
     SEVERITY,
     Columns,
     control_rows,

@@ -55,7 +55,6 @@ from fa_registry.reporting.claims_reference import (
     HIGH,
     NOISY,
     NOT_SPECIFIC,
-    SINCE,
     TOO_SMALL,
     UNDERCUT,
     WEIGHT,
@@ -70,7 +69,7 @@ from fa_registry.reporting.claims_reference import (
     value_range,
     with_state,
 )
-from fa_registry.reporting.report_values import last_site, scalar_metric, site_row
+from fa_registry.reporting.report_values import SINCE, last_site, scalar_metric, site_row
 from fa_registry.reporting.text.filters import compact, num
 from fa_registry.reporting.view_models import Claim
 

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from fa_registry.metrics import HEADLINE_GAMMA, SUBJECTS, headline_of, label_of, symbol_of
 from fa_registry.protocol.edition_schema import REFERENCE_METRICS
 from fa_registry.records import Finding, Reading, RunAudit
-from fa_registry.reporting.report_values import last_site, scalar_metric, site_row
+from fa_registry.reporting.report_values import LARGEST, PER_BLOCK, SINCE, last_site, scalar_metric, site_row
 from fa_registry.reporting.text.filters import KINDS, at_least, compact
 from fa_registry.reporting.view_models import Claim
 
@@ -80,9 +80,6 @@ KEYS: Mapping[str, tuple[str, str]] = MappingProxyType(
 WEIGHT: Mapping[str, int] = MappingProxyType({key: place for place, key in enumerate(KEYS)})
 EXPLODED, AT_FLOOR, NOISY, UNDERCUT = "EXPLODED", "AT FLOOR", "NOISY", "UNDERCUT"
 NOT_SPECIFIC, TOO_SMALL, HIGH = "NOT SPECIFIC", "TOO SMALL", "HIGH"
-PER_BLOCK, SINCE = ("growth", "growth_max"), ("growth_init", "growth_init_max")
-# growth metric → its largest value over the sites
-LARGEST = {**dict.fromkeys(PER_BLOCK, PER_BLOCK[1]), **dict.fromkeys(SINCE, SINCE[1])}
 # largest growth → first words of the sentence about a growth above its limit
 STARTS = {PER_BLOCK[1]: "One block multiplies ‖h‖ by", SINCE[1]: f"The {label_of(SINCE[1])} is"}
 GRADIENTS = ("g_norm", "g_norm_mean_ce", "g_L")

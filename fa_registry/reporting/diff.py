@@ -234,17 +234,15 @@ def _matched(a: Sequence[RunAudit], b: Sequence[RunAudit]) -> tuple[list[Pair], 
     for run in b:
         if run.record.run_id not in ids_of_a:
             unmatched[run.record.spec.identity].append(run)
-    pairs, only_a = [], []
-    for run in a:
-        trained_again = unmatched[run.record.spec.identity]
-        if run.record.run_id in by_id:
-            pairs.append((run, by_id[run.record.run_id]))
-        elif trained_again:
-            pairs.append((run, trained_again.popleft()))
-        else:
-            only_a.append(run)
+    matches = [(run, by_id.get(run.record.run_id) or _next(unmatched[run.record.spec.identity])) for run in a]
+    pairs = [(before, after) for before, after in matches if after]
     matched_ids = {after.record.run_id for _, after in pairs}
-    return pairs, only_a, [run for run in b if run.record.run_id not in matched_ids]
+    only_b = [run for run in b if run.record.run_id not in matched_ids]
+    return pairs, [before for before, after in matches if not after], only_b
+
+
+def _next(runs: deque[RunAudit]) -> RunAudit | None:
+    return runs.popleft() if runs else None
 
 
 def _how(pair: Pair) -> str:

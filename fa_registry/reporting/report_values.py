@@ -287,7 +287,9 @@ def rule_sentence(finding: Finding, record: RunRecord, card_metrics: Known) -> s
 
 
 CLEAR_STATES = {"OK": "clear"}
-LARGEST = {"growth": "growth_max", "growth_init": "growth_init_max"}
+PER_BLOCK, SINCE = ("growth", "growth_max"), ("growth_init", "growth_init_max")
+# Growth metric → its largest value over the sites
+LARGEST = {**dict.fromkeys(PER_BLOCK, PER_BLOCK[1]), **dict.fromkeys(SINCE, SINCE[1])}
 
 
 def _compared_value(name: str, record: RunRecord) -> float | None:

@@ -207,6 +207,10 @@ class Scale:
     logarithmic: bool
     limit: float | None = None
 
+    def position(self, edge: float) -> float:
+        """Return the position of an edge on the colour bar, from 0 to 1."""
+        return (edge - self.edges[0]) / (self.edges[-1] - self.edges[0])
+
     def colour(self, value: float) -> str:
         """Return the colour of a finite value; a value outside of the scale has the colour of the nearest end."""
         if self.logarithmic:
@@ -268,10 +272,9 @@ def ramp(start: str, end: str, count: int) -> tuple[str, ...]:
 
 def bar(canvas: Canvas, scale: Scale, text: str, left: float, top: float) -> None:
     """Draw the colour bar with labelled ticks and a line at the limit of the rule."""
-    first, last = scale.edges[0], scale.edges[-1]
 
     def at(edge: float) -> float:
-        return left + LENGTH * (edge - first) / (last - first)
+        return left + LENGTH * scale.position(edge)
 
     for start, end, colour in zip(scale.edges, scale.edges[1:], scale.colours, strict=False):
         width = at(end) - at(start)
@@ -407,10 +410,9 @@ def _why_absent(
 
 def _colour_bar(scale: Scale) -> tuple[tuple[tuple[int, int, str], ...], tuple[tuple[int, str], ...]]:
     """Return the colours and the ticks of a LayerPanel."""
-    low, high = scale.edges[0], scale.edges[-1]
 
     def at(edge: float) -> int:
-        return round(BAR * (edge - low) / (high - low))
+        return round(BAR * scale.position(edge))
 
     edges = zip(scale.edges, scale.edges[1:], scale.colours, strict=False)
     colours = tuple((at(start), at(end) - at(start), colour) for start, end, colour in edges)

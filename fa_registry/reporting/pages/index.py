@@ -223,9 +223,9 @@ def headline(groups: Iterable[Group]) -> IndexHeadline:
     """Return a summary of the verdicts, with the gating rules that fire; the most frequent rule is first."""
     judged = [group for group in groups if not group.control]
     outcomes = [group.verdict.outcome for group in judged]
-    counts = tuple((outcome, outcomes.count(outcome)) for outcome in WORST_FIRST if outcome in outcomes)
+    counts = [(outcome, outcomes.count(outcome)) for outcome in WORST_FIRST if outcome in outcomes]
     settings = {group.runs[0].record.spec.setting.identity for group in judged}
-    return IndexHeadline(_sentence(counts, len(judged), len(settings)), counts, tuple(_rules(judged)), len(settings))
+    return IndexHeadline(_sentence(counts, len(judged), len(settings)), tuple(_rules(judged)), len(settings))
 
 
 def _rules(groups: Iterable[Group]) -> Iterator[tuple[str, str, int]]:
@@ -263,12 +263,10 @@ class IndexHeadline:
     """A summary of the audit in one sentence.
 
     Attributes:
-        counts: For each outcome, the tuple (outcome, number of methods); the worst outcome is first.
         rules: For each rule that fires, the tuple (code, title, number of methods); the most frequent rule is first.
     """
 
     sentence: str
-    counts: tuple[tuple[str, int], ...]
     rules: tuple[tuple[str, str, int], ...]
     settings: int
 

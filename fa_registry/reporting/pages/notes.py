@@ -36,13 +36,6 @@ from fa_registry.tracking.schema import AUDIT_PAGE
 MAX_NOTE = 4000  # characters; MLflow accepts 8000, but a shorter note is easier to read next to a run
 MOST_FORMS = 25  # most links in the note of an audit
 WORST_FIRST = ("fail", "incomplete", "warn", "pass")
-KINDS = {
-    "integrity": "integrity failure",
-    "ended early": "ended early",
-    "not trained": "not trained",
-    "half-written": "half-written",
-    "broken": "broken",
-}
 CUT = "\n\n… the rest is in the form."
 
 
@@ -105,7 +98,8 @@ def not_judged_text(exclusion: Exclusion) -> str:
 
     It is `NOT JUDGED` if no kind is known.
     """
-    return f"NOT JUDGED ({KINDS[exclusion.kind]})" if exclusion.kind in KINDS else "NOT JUDGED"
+    kind = "integrity failure" if exclusion.kind == "integrity" else exclusion.kind
+    return f"NOT JUDGED ({kind})" if kind else "NOT JUDGED"
 
 
 def bounded(note: str) -> str:
