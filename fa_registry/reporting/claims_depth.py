@@ -270,16 +270,12 @@ class Sampling:
     All seeds use the same test set. Therefore more seeds narrow the interval over seeds, but not the interval over test samples.
 
     Args:
-        accuracy: The mean accuracy.
-        seeds: Number of seeds.
-        over_seeds: Student's t interval over seeds; None for one seed.
+        accuracy: The mean accuracy, with Student's t interval over seeds.
         samples: Number of test samples.
         over_samples: Wilson's interval of the mean accuracy for `samples` test samples.
     """
 
-    accuracy: float
-    seeds: int
-    over_seeds: tuple[float, float] | None
+    accuracy: OverSeeds
     samples: int
     over_samples: tuple[float, float]
 
@@ -300,7 +296,7 @@ def sampling(runs: Sequence[RunAudit]) -> Sampling | None:
     if accuracy.n < accuracy.of or not accuracy.n or not isinstance(size, int) or size < 1:
         return None
     wilson = wilson_interval(min(1.0, max(0.0, accuracy.mean.value)), size)
-    return Sampling(accuracy.mean.value, accuracy.n, accuracy.interval, size, (wilson.low, wilson.high))
+    return Sampling(accuracy, size, (wilson.low, wilson.high))
 
 
 def sampled(runs: Sequence[RunAudit]) -> str:
@@ -308,10 +304,10 @@ def sampled(runs: Sequence[RunAudit]) -> str:
     estimate = sampling(runs)
     if estimate is None:
         return ""
-    value = f". The {_headline(runs[0]).symbol} is {pct(estimate.accuracy)}"
+    value = f". The {_headline(runs[0]).symbol} is {pct(estimate.accuracy.mean.value)}"
     of_samples = f"{ci(estimate.over_samples)} from the sampling of {estimate.samples:,} test samples only (Wilson)"
-    if estimate.over_seeds:
-        over_seeds = f"a 95 % interval of {ci(estimate.over_seeds)} over {estimate.seeds} seeds"
+    if interval := estimate.accuracy.interval:
+        over_seeds = f"a 95 % interval of {ci(interval)} over {estimate.accuracy.n} seeds"
         return f"{value}, with {over_seeds}, and an interval of {of_samples}"
     return f"{value}, for one seed, with a 95 % interval of {of_samples}"
 

@@ -5,6 +5,7 @@ Without the indexes, every form would search all runs of the report.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -306,18 +307,21 @@ class EvidenceGroup:
 
 @dataclass(frozen=True)
 class EvidenceRow:
-    """Results of the audit's checks on one subject: counts of runs, and details."""
+    """Results of the audit's checks on one subject.
+
+    Attributes:
+        counts: Outcome → number of runs; the worst outcome is first.
+        said: The runs with each result, worst first.
+    """
 
     subject: str
-    agree: int
-    differ: int
-    not_possible: int
+    counts: Mapping[str, int]
     said: Truncated[EvidenceGroup]
 
     @property
     def outcome(self) -> str:
         """The worst outcome of all runs."""
-        return "differs" if self.differ else "not possible" if self.not_possible else "agrees"
+        return next(outcome for outcome, count in self.counts.items() if count)
 
 
 def evidence(runs: Sequence[RunAudit], excluded: Sequence[Exclusion] = ()) -> tuple[EvidenceRow, ...]:
@@ -351,7 +355,6 @@ def not_intact(excluded: Iterable[Exclusion]) -> list[Exclusion]:
 def _row(subject: str, run_ids: Mapping[tuple[str, str], Sequence[str]]) -> EvidenceRow:
     ordered = sorted(run_ids.items(), key=lambda item: WORST_FIRST.index(item[0][0]))
     statement = [EvidenceGroup(outcome, detail, Truncated.first(MOST_RUNS, ids)) for (outcome, detail), ids in ordered]
-    differ, not_possible, agree = (
-        sum(len(ids) for (outcome, _), ids in ordered if outcome == counted) for counted in WORST_FIRST
-    )
-    return EvidenceRow(subject, agree, differ, not_possible, Truncated.first(MOST_STATEMENT, statement))
+    counts = Counter(outcome for (outcome, _), ids in ordered for _ in ids)
+    by_outcome = {outcome: counts[outcome] for outcome in WORST_FIRST}
+    return EvidenceRow(subject, by_outcome, Truncated.first(MOST_STATEMENT, statement))

@@ -50,13 +50,9 @@ class StrictUndefinedWithHint(StrictUndefined):
         record = self._undefined_obj
         if self._undefined_hint or not dataclasses.is_dataclass(record) or not isinstance(self._undefined_name, str):
             return super()._undefined_message
-        return unknown_name_text(f"field of {type(record).__name__}", self._undefined_name, field_names(type(record)))
-
-
-def field_names(record: type) -> tuple[str, ...]:
-    """Return the names of a record's fields and properties."""
-    properties = (name for name in dir(record) if isinstance(getattr(record, name), property))
-    return (*(field.name for field in dataclasses.fields(record)), *properties)
+        properties = [name for name in dir(type(record)) if isinstance(getattr(type(record), name), property)]
+        names = (*(field.name for field in dataclasses.fields(record)), *properties)
+        return unknown_name_text(f"field of {type(record).__name__}", self._undefined_name, names)
 
 
 def environment(name: str, user_templates: Path | None = None) -> Environment:
