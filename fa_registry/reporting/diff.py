@@ -421,11 +421,10 @@ def _edition(edition: EditionReference) -> dict[str, Any]:
 
 def _waivers(report: AuditReport) -> dict[str, str]:
     """Return a mapping of the waivers: text with rule and run (or method) → dates, author and reason."""
-    terms: dict[str, str] = {}
+    terms: dict[str, list[str]] = {}
     for waiver in report.waivers:
-        key = f"of {waiver.rule} for {waiver.run or waiver.method}"
-        terms[key] = f"{terms[key]}; {_terms(waiver)}" if key in terms else _terms(waiver)
-    return terms
+        terms.setdefault(f"of {waiver.rule} for {waiver.run or waiver.method}", []).append(_terms(waiver))
+    return {key: "; ".join(texts) for key, texts in terms.items()}
 
 
 def _terms(waiver: Waiver) -> str:

@@ -316,7 +316,9 @@ OF_A_METHOD = ("method", "method_options", "penalty", "control", "seed", "weight
 
 def differing_fields(columns: Sequence[Group]) -> dict[str, tuple[str, ...]]:
     """Return field → its value in each column, for the fields with different values. The seeds of a column are one value."""
-    flat = [dict(_flat(_fields(column))) for column in columns]
+    seeds = (", ".join(str(run.record.spec.seed) for run in column.runs) for column in columns)
+    specs = (jsonio.encode(column.runs[0].record.spec) for column in columns)
+    flat = [dict(_flat({**spec, "seed": seed})) for spec, seed in zip(specs, seeds, strict=True)]
     names = dict.fromkeys(name for fields in flat for name in fields)
     values = {name: tuple(fields.get(name, NO_FIELD) for fields in flat) for name in names}
     return {name: different for name, different in values.items() if len(set(different)) > 1}
@@ -325,11 +327,6 @@ def differing_fields(columns: Sequence[Group]) -> dict[str, tuple[str, ...]]:
 def is_of_setting(field: str) -> bool:
     """Return whether runs that differ in this field cannot be compared."""
     return field not in OF_A_METHOD and not field.startswith("method_options.")
-
-
-def _fields(column: Group) -> dict[str, Any]:
-    seeds = ", ".join(str(run.record.spec.seed) for run in column.runs)
-    return {**jsonio.encode(column.runs[0].record.spec), "seed": seeds}
 
 
 def _flat(fields: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:

@@ -10,7 +10,7 @@ from itertools import groupby
 from fa_registry.metrics import Metric
 from fa_registry.protocol.grouping import Group, compared_methods
 from fa_registry.protocol.near_settings import describe_difference
-from fa_registry.records import AuditReport, EditionReference, Exclusion, OtherRun, RunAudit, Waiver
+from fa_registry.records import AuditReport, EditionReference, Exclusion, OtherRun, Waiver
 from fa_registry.reporting.audit_rows import audit_row
 from fa_registry.reporting.figure_models import FigureFile, SettingFigures
 from fa_registry.reporting.figures.canvas import RenderedFigure
@@ -361,21 +361,19 @@ def short_names(links: Sequence[Link]) -> list[Link]:
 
 def waiver_rows(report: AuditReport, groups: Sequence[Group]) -> tuple[WaiverRow, ...]:
     """Return every waiver with the findings that it waived; expired waivers are last and waive none."""
-    waived: dict[str, list[tuple[str, RunAudit]]] = {}
-    for group in groups:
-        for run in group.runs:
-            for finding in run.findings:
-                if finding.outcome == "waived":
-                    waived.setdefault(finding.rule, []).append((group_label(group), run))
     ordered = sorted(report.waivers, key=lambda waiver: waiver.expired)
-    return tuple(_waiver_row(waiver, () if waiver.expired else waived.get(waiver.rule, ())) for waiver in ordered)
+    return tuple(WaiverRow(waiver, _scope(waiver), tuple(_waived_by(waiver, groups))) for waiver in ordered)
 
 
-def _waiver_row(waiver: Waiver, waived: Sequence[tuple[str, RunAudit]]) -> WaiverRow:
+def _scope(waiver: Waiver) -> str:
     parts = [f"run {waiver.run}" if waiver.run else "", f"method {waiver.method}" if waiver.method else ""]
-    applied = (
-        f"{label}, seed {run.record.spec.seed}"
-        for label, run in waived
-        if run.record.run_id.startswith(waiver.run) and waiver.method in ("", run.record.spec.method_label)
-    )
-    return WaiverRow(waiver, ", ".join(filter(None, parts)) or "every run", tuple(applied))
+    return ", ".join(filter(None, parts)) or "every run"
+
+
+def _waived_by(waiver: Waiver, groups: Sequence[Group]) -> Iterator[str]:
+    for group in groups if not waiver.expired else ():
+        for run in group.runs:
+            is_named = run.record.run_id.startswith(waiver.run)
+            is_meant = is_named and waiver.method in ("", run.record.spec.method_label)
+            if is_meant and any(one.outcome == "waived" and one.rule == waiver.rule for one in run.findings):
+                yield f"{group_label(group)}, seed {run.record.spec.seed}"
