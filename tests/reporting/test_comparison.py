@@ -22,6 +22,7 @@ from fa_registry.reporting.pages.comparison import (
     settings_shared,
 )
 from fa_registry.reporting.pages.form import form_context
+from fa_registry.reporting.pages.index import setting_tables
 from fa_registry.reporting.render import render_comparison
 from fa_registry.reporting.report_index import Sources
 from fa_registry.reporting.report_values import Values
@@ -63,6 +64,19 @@ def test_the_figures_are_those_of_the_form(report):
         assert [shown[metric.name] for metric in form.aggregates] == [row.cells[0] for row in form.aggregates]
         assert part.columns[place].verdict == form.verdict
         assert [row for rule in part.rules for row in rule.columns[place]] == list(form.findings)
+
+
+def test_a_column_is_the_row_of_the_audit_table(rich):
+    sources = Sources.of(rich)
+    chosen = [one for one in sources.groups if not one.control]
+    part = compared_setting(chosen, sources.columns, sources)
+    rows = {row.method: row for table in setting_tables(sources) for row in table.rows if not row.control}
+    assert [column.method for column in part.columns] == list(rows)
+    for column, row in zip(part.columns, rows.values(), strict=True):
+        assert (column.verdict, column.proof, column.control_state) == (row.verdict, row.proof, row.control_state)
+        assert [seed.run_id for seed in column.seeds] == [seed.run_id for seed in row.seeds]
+        for name, estimate in row.estimates.items():
+            assert column.estimates[name] == dataclasses.replace(estimate, marks=())
 
 
 @pytest.mark.long
@@ -153,7 +167,18 @@ def test_where_credit_is_exact_is_known_of_gamma_and_of_the_methods_that_say_so(
     sites = len(gamma.rows)
     assert part.exact_sites(gamma.name) == (tuple(range(sites)), (sites - 1,))
     assert {part.exact_sites(other.name) for other in others} == {((), ())}
+    frame = layer_numbers(part)
+    assert set(frame["panel"]) == {"g", "gamma"} and not frame.loc[frame["panel"] == "g", "exact"].any()
+    assert frame.loc[frame["panel"] == "gamma", "exact"].sum() == sites + 1
     assert part_of(rich, [bp]).exact == ((),)
+
+
+def test_the_last_site_is_that_of_each_network(rich):
+    bp, dfa = (group for group in groups(rich) if group.method in ("bp", "dfa"))
+    sites = dfa.runs[0].record.measurements.sites
+    shallow = tuple(changed(run, sites={"gamma": sites["gamma"][:3]}) for run in dfa.runs)
+    part = part_of(rich, [bp, dataclasses.replace(dfa, runs=shallow)], {"methods/dfa": {"exact_sites": "last"}})
+    assert part.exact == ((), (2,)) and len(part.sites[0].rows) == len(sites["gamma"])
 
 
 def test_runs_that_measured_no_site_have_no_figure(report, judged):

@@ -23,6 +23,7 @@ from fa_registry.reporting.report_index import Sources
 from fa_registry.reporting.report_values import SEVERITY
 from fa_registry.reporting.text.environment import TemplateRenderer, variables
 from fa_registry.reporting.view_models import Judged, Link
+from tests.reporting.page import Page
 from tests.reporting.report_changes import changed, with_record
 
 pytestmark = pytest.mark.usefixtures("undrawn")
@@ -118,9 +119,14 @@ def test_a_setting_is_a_table_of_its_own_with_footnotes_from_one(judged, record)
         setting="another",
         measurements=lost,
     )
-    tables = list(setting_tables(Sources.of(judged([first, other]))))
+    sources = Sources.of(judged([first, other]))
+    tables = list(setting_tables(sources))
     assert [(table.number, table.setting) for table in tables] == [(1, first.setting), (2, "another")]
     assert [note.mark for table in tables for note in table.footnotes] == [1, 1, 2]
+    page = Page(TemplateRenderer().render("index.html.j2", variables(index_context(sources))))
+    notes = [name for name in page.ids if name.startswith("note-")]
+    assert notes == ["note-1-1", "note-2-1", "note-2-2"]
+    assert {name[1:] for name in page.references if name.startswith("#note-")} == {*notes}
 
 
 PASS = Verdict("PASS", "pass")
