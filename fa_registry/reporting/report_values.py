@@ -105,7 +105,8 @@ class Values:
         record = run.record
         if site is not None:
             row = site_row(record, metric.name)
-            reading = row[site] if site < len(row) else Reading(None, f"site {site} was not measured")
+            absent = f"site {site} was not measured" if row else f"{metric.name} was not measured"
+            reading = row[site] if site < len(row) else Reading(None, absent)
         elif metric.compared_with_control:
             headline = headline_of(record.measurements)
             if metric.name in (headline.frozen, headline.margin):

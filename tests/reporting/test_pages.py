@@ -170,7 +170,7 @@ def test_every_word_of_judgement_is_in_both(formed, rich, method):
     context, pages = formed(rich, method)
     texts = [claim.text for claim in context.claims]
     texts += [statement.sentence for row in context.findings for statement in row.said]
-    texts += [statement.sentence for other in context.others for row in other.findings for statement in row.said]
+    texts += [statement.sentence for other in context.opinions[1:] for row in other.findings for statement in row.said]
     texts += [answer.evidence for pitfall in context.pitfalls for answer in pitfall.answers]
     texts += [pitfall.title for pitfall in context.pitfalls]
     texts += [use for entry in context.bibliography.entries for use in entry.uses] + list(context.bibliography.uncited)
