@@ -93,7 +93,7 @@ class CompareResult:
                 "n": estimate.n,
             }
             for part, _ in self.context.parts
-            for metric in part.quantities
+            for metric in part.metrics
             for column in part.columns
             for estimate in [column.estimates[metric.name]]
         ]

@@ -125,7 +125,7 @@ def _rows(part: SettingComparison) -> Iterator[list[TerminalCell]]:
     yield ["seeds", *(", ".join(str(row.seed) for row in column.seeds) for column in part.columns)]
     for rule in part.rules:
         yield from _rule(rule)
-    for metric in (*part.quantities, *part.aggregates):
+    for metric in (*part.metrics, *part.aggregates):
         yield [metric.label, *(estimate_text(column.estimates[metric.name]) for column in part.columns)]
     yield ["runs", *(", ".join(row.run_id[:8] for row in column.seeds) for column in part.columns)]
 

@@ -25,7 +25,10 @@ from fa_registry.reporting.view_models import AuditRow, Judged
 
 
 def audit_row(group: Group, sources: Sources, columns: Columns, href: str = "") -> AuditRow:
-    """Return a method in a setting with its mean over seeds in each column; `href` is the address of its form."""
+    """Return a method in a setting with its mean over seeds in each column.
+
+    The address of its form is `href`.
+    """
     seeds = tuple(seed_row(run, sources.values, columns) for run in group.runs)
     answer = gamma_answer(group.runs, sources.report.cards, sources.left_out(group))
     return AuditRow(

@@ -99,7 +99,10 @@ GRADIENT = 1 - 1e-6  # a credit with at least this Γ is the gradient itself (an
 
 
 def claim(key: str, text: str, touched: Sequence[RunAudit] = (), run_ids: Sequence[str] = ()) -> Claim:
-    """Return one claim about the runs `touched`, or about runs that were not judged; `text` has no final full stop."""
+    """Return one claim about the runs `touched`, or about the ids of runs that were not judged.
+
+    The text is a sentence without its final full stop.
+    """
     kind, topic = KEYS[key]
     return Claim(kind, f"{text}.", (*(run.record.run_id for run in touched), *run_ids), key, topic)
 

@@ -199,7 +199,7 @@ class Sources:
         return ComparedRow(group_label(group), group.setting, href, verdicts, edition_differences)
 
     def judgements_of(self, group: Group) -> list[tuple[EditionReference, tuple[RunAudit, ...]]]:
-        """Return (edition, the runs as judged by this edition) for every edition; the leading edition is first."""
+        """Return (edition, the runs as judged by this edition) for every edition, the leading first."""
         return [
             (
                 edition,

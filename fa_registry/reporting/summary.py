@@ -60,9 +60,9 @@ def depth_summary(report: AuditReport) -> tuple[str, ...]:
         specs = [spec for spec, one in found if one == result]
         labels = Counter(spec.label for spec in specs)
         if specs:
-            words = OF_ONE if len(labels) == 1 else dict(zip(OF_ONE, OF_ONE, strict=True))
+            forms = OF_ONE if len(labels) == 1 else dict(zip(OF_ONE, OF_ONE, strict=True))
             names, recipe = _named(labels, settings), _joined(list(map(_recipe, specs)))
-            clauses.append(clause.format(names=names, recipe=recipe, **words))
+            clauses.append(clause.format(names=names, recipe=recipe, **forms))
     return tuple(f"{text}." for text in (*clauses[:1], "; ".join(clauses[1:])) if text)
 
 

@@ -101,12 +101,15 @@ def settings_shared(selected_groups: Sequence[Group]) -> tuple[list[list[Group]]
 
 
 def compared_setting(groups: Sequence[Group], columns: Columns, sources: Sources) -> SettingComparison:
-    """Return one part of the comparison: a column per group, and a row per metric, rule, site and differing field."""
+    """Return one part of the comparison, with a column per group.
+
+    The rows are metrics, rules, sites and differing fields.
+    """
     fields = differing_fields(groups)
     comparable = len({_setting(group).identity for group in groups}) == 1
     listed_names = {*(column.name for column in columns), *AGGREGATES}
     measured = (name for run in _runs(groups) for name in run.record.measurements.scalars)
-    quantities = (
+    metrics = (
         *columns,
         *(metric for metric in run_metrics(measured, sources.known) if metric.name not in listed_names),
     )
@@ -117,8 +120,8 @@ def compared_setting(groups: Sequence[Group], columns: Columns, sources: Sources
         setting=" / ".join(dict.fromkeys(group.setting for group in groups)),
         comparable=comparable,
         why_not="" if comparable else NOT_COMPARABLE.format(fields=", ".join(filter(is_of_setting, fields))),
-        columns=tuple(audit_row(group, sources, (*quantities, *aggregates)) for group in groups),
-        quantities=quantities,
+        columns=tuple(audit_row(group, sources, (*metrics, *aggregates)) for group in groups),
+        metrics=metrics,
         aggregates=aggregates,
         rules=tuple(_rules(groups, sources.known)),
         paired=tuple(row for other in paired for row in paired_rows(first, other, sources.values)),
@@ -225,7 +228,7 @@ class SettingComparison:
     Attributes:
         why_not: The reason why the settings of the columns are not comparable; empty if they are comparable.
         columns: One column per compared method or run, with the means over seeds.
-        quantities: The metrics of the audit table, and the other metrics with one number per run.
+        metrics: The metrics of the audit table, and the other metrics with one number per run.
         aggregates: Γ with each aggregation, and the spread of these values.
         fields: Field of the specification that differs between the columns → its value in each column, as text.
         sites: Each metric by site; its rows are the sites, with one estimate per column.
@@ -236,7 +239,7 @@ class SettingComparison:
     comparable: bool
     why_not: str
     columns: tuple[AuditRow, ...]
-    quantities: tuple[Metric, ...]
+    metrics: tuple[Metric, ...]
     aggregates: tuple[Metric, ...]
     rules: tuple[ComparedRule, ...]
     paired: tuple[PairedRow, ...]
@@ -245,7 +248,10 @@ class SettingComparison:
     exact: tuple[tuple[int, ...], ...]
 
     def exact_sites(self, name: str) -> tuple[tuple[int, ...], ...]:
-        """Return, for each column, the sites where this metric is uninformative, because the credit is exact by construction."""
+        """Return, for each column, the sites where this metric is uninformative.
+
+        There, the credit is exact by construction.
+        """
         return self.exact if name == "gamma" else ((),) * len(self.columns)
 
     def __json__(self) -> dict[str, Any]:
@@ -262,7 +268,7 @@ class SettingComparison:
                 }
                 for column in self.columns
             ],
-            "quantities": list(map(self._in_json, self.quantities)),
+            "quantities": list(map(self._in_json, self.metrics)),
             "aggregates": list(map(self._in_json, self.aggregates)),
             "rules": self.rules,
             "paired": self.paired,
@@ -315,7 +321,10 @@ OF_A_METHOD = ("method", "method_options", "penalty", "control", "seed", "weight
 
 
 def differing_fields(columns: Sequence[Group]) -> dict[str, tuple[str, ...]]:
-    """Return field → its value in each column, for the fields with different values. The seeds of a column are one value."""
+    """Return field → its value in each column, for the fields with different values.
+
+    The seeds of a column are one value.
+    """
     seeds = (", ".join(str(run.record.spec.seed) for run in column.runs) for column in columns)
     specs = (jsonio.encode(column.runs[0].record.spec) for column in columns)
     flat = [dict(_flat({**spec, "seed": seed})) for spec, seed in zip(specs, seeds, strict=True)]
@@ -408,9 +417,10 @@ def seeds_of(group: Group) -> set[int]:
 
 
 def _terms(group: Group, metric: Metric, values: Values) -> dict[int, float]:
-    """Return seed → value on the scale on which differences are computed, without the seeds that have no value.
+    """Return seed → value on the scale on which differences are computed.
 
-    A fraction is converted to percentage points. A metric on a ratio scale is replaced by its decimal logarithm.
+    Seeds without a value are left out. A fraction is converted to percentage points. A metric on a ratio scale is replaced by its
+    decimal logarithm.
     """
     readings = {run.record.spec.seed: values.value(run, metric).reading.value for run in group.runs}
     if metric.mean == GEOMETRIC:

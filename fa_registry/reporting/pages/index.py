@@ -197,7 +197,10 @@ def setting_tables(sources: Sources) -> Iterator[SettingTable]:
 
 
 def _marked(row: AuditRow, columns: Columns, reasons: dict[str, dict[str, None]]) -> Mapping[str, Estimate]:
-    """Return the means of a row with their footnotes: one per reason why a number is missing, with all its runs."""
+    """Return the means of a row with their footnotes.
+
+    There is one footnote per reason why a number is missing, with all its runs.
+    """
     marked = dict(row.estimates)
     for name in (column.name for column in columns if not (row.control and column.compared_with_control)):
         missing = [(seed.run_id, seed.numbers[name].reading.reason) for seed in row.seeds]
@@ -276,7 +279,7 @@ WORST_FIRST = ("fail", "incomplete", "warn", "pass")
 
 @dataclass(frozen=True)
 class IndexContext:
-    """index.html.j2, the page that shows the whole audit, and audit_table.tex.j2, the audit table for a paper."""
+    """index.html.j2 and audit_table.tex.j2: the whole audit, and its table for a paper."""
 
     title: str
     """the audit's title"""
