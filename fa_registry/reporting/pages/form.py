@@ -99,14 +99,10 @@ def form_context(
     method = card(report, "methods", group.runs[0].record.spec.method)
     exact = exact_sites(method, sites_of(group.runs))
     compared = sources.compared(group, link.href)
-    judgements = sources.judgements_of(group)
-    opinions = tuple(
-        JudgedBy(edition, verdict, finding_rows(runs, label, setting, sources.known))
-        for (edition, runs), verdict in zip(judgements, compared.verdicts, strict=True)
-    )
+    opinions = _opinions(group, compared.verdicts, sources)
     excluded = sources.excluded(group)
     controls = control_rows(group.runs, sources.values)
-    judged = (run for _, runs in judgements for run in runs)
+    judged = (run for _, runs in sources.judgements_of(group) for run in runs)
     return FormContext(
         title=f"{label} — {setting}",
         method=label,
@@ -151,6 +147,12 @@ def form_context(
         blanks=blanks(blank_texts),
         figures=figures,
     )
+
+
+def _opinions(group: Group, verdicts: Sequence[Verdict], sources: Sources) -> tuple[JudgedBy, ...]:
+    judgements, label = sources.judgements_of(group), group_label(group)
+    rows = (finding_rows(runs, label, group.setting, sources.known) for _, runs in judgements)
+    return tuple(map(JudgedBy, sources.editions, verdicts, rows))
 
 
 def _depth(findings: Sequence[FindingRow], runs: Sequence[RunAudit]) -> Iterator[FindingRow]:
