@@ -62,8 +62,8 @@ team: $(READY_DEV)
 # What takes long: rooms that train, pages with their pictures, examples of docs.
 SLOW := benchmarks commands conformance end_to_end external methods own_models security studies tasks stress tracking training \
 	test_golden.py lint/test_command.py reporting/test_environment.py \
-	$(addprefix reporting/test_,analyses_pages.py asked_for.py comparison.py figures.py index.py pages.py render.py schemas.py) \
-	analyses/test_sensitivity.py docs/test_code.py reference/test_reference.py statistics/test_coverage.py
+	$(addprefix reporting/test_,analyses_pages.py asked_for.py comparison.py figures.py index.py pages.py render.py) \
+	analyses/test_sensitivity.py docs/test_code.py reference/test_reference.py reference/test_schemas.py statistics/test_coverage.py
 
 check: $(READY_DEV)
 	$(BIN)/ruff check .
@@ -71,7 +71,6 @@ check: $(READY_DEV)
 
 generated: $(READY_DEV)
 	$(BIN)/python -m fa_registry.reference --write
-	$(BIN)/python -m fa_registry.reporting.files.schemas
 	$(BIN)/python -m tests.reporting.test_golden_forms
 
 ui: $(READY)

@@ -85,16 +85,17 @@ class CompareResult:
         rows = [
             {
                 "setting": part.setting,
-                "metric": compared.name,
-                "compared": column.label,
+                "metric": metric.name,
+                "compared": column.method,
                 "mean": estimate.mean.reading.value,
                 "low": estimate.low.value,
                 "high": estimate.high.value,
                 "n": estimate.n,
             }
             for part, _ in self.context.parts
-            for compared in part.quantities
-            for column, estimate in zip(part.columns, compared.estimates, strict=True)
+            for metric in part.metrics
+            for column in part.columns
+            for estimate in [column.estimates[metric.name]]
         ]
         return pd.DataFrame(rows)
 

@@ -253,7 +253,7 @@ def _rows(report: AuditReport, printed: Iterable[Group]) -> Iterator[list[str]]:
 
 def _reproduced(reproduction: Reproduction) -> None:
     """Print the published values that these runs reproduce or contradict."""
-    from fa_registry.reporting.pages.reproduction import table as reproduction_table
+    from fa_registry.reporting.pages.published_values import reproduction_table
 
     shown = reproduction_table(reproduction)
     rows = [

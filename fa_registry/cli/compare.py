@@ -14,8 +14,8 @@ from fa_registry.cli.tables import TerminalCell, print_json, print_out, print_pa
 
 if TYPE_CHECKING:
     from fa_registry.audits.compare_command import CompareResult
-    from fa_registry.reporting.pages.comparison import ComparedRule, ComparedSites, PairedRow, SettingComparison
-    from fa_registry.reporting.view_models import Estimate, FindingRow
+    from fa_registry.reporting.pages.comparison import ComparedRule, PairedRow, SettingComparison
+    from fa_registry.reporting.view_models import Estimate, FindingRow, Row
 
 
 EXACT = "(exact)"
@@ -76,7 +76,7 @@ def compared(result: CompareResult, as_json: bool) -> None:
 
 def _answers(part: SettingComparison) -> Iterator[str]:
     """Yield the verdicts, and one line per pair of columns with the difference of the main metric."""
-    yield f"{part.setting}: " + ", ".join(f"{column.label} {column.verdict.label}" for column in part.columns)
+    yield f"{part.setting}: " + ", ".join(f"{column.method} {column.verdict.label}" for column in part.columns)
     if part.why_not:
         yield part.why_not
     pairs: set[tuple[str, str]] = set()
@@ -91,44 +91,43 @@ def _part(part: SettingComparison, edition: str, means_text: str) -> None:
     from fa_registry.metrics import metric_named, symbol_of
     from fa_registry.reporting.labels import means_in_text
 
-    labels = [column.label for column in part.columns]
+    labels = [column.method for column in part.columns]
     several_settings = len({column.setting for column in part.columns}) > 1
-    names = ((column.label, column.setting) if several_settings else column.label for column in part.columns)
+    names = ((column.method, column.setting) if several_settings else column.method for column in part.columns)
     header = ["", *names]
     table(header, list(_rows(part)), f"{part.setting}, by edition {edition}; {means_text}")
     rows = [
-        [f"{metric.symbol} site {site}", *_marked(metric, site, estimates)]
+        [f"{metric.symbol} site {row.name}", *_marked(row, part.exact_sites(metric.name))]
         for metric in part.sites
-        for site, estimates in metric.rows
+        for row in metric.rows
     ]
     if rows:
-        has_exact = any(sites for metric in part.sites for sites in metric.exact)
-        exact = f"; {EXACT}: {symbol_of('gamma')} = 1 by construction" if has_exact else ""
+        exact = f"; {EXACT}: {symbol_of('gamma')} = 1 by construction" if any(part.exact) else ""
         by_site = means_in_text(metric_named(metric.name) for metric in part.sites)
         table(header, rows, f"Site by site, {by_site}{exact}")
     if part.fields:
-        rows = [[difference.field, *difference.values] for difference in part.fields]
+        rows = [[name, *values] for name, values in part.fields.items()]
         table(["what differs", *labels], rows, "Specifications")
     if part.paired:
         rows = [_paired(row) for row in part.paired]
         table(["difference", "of", "mean", "95 % interval", "seeds", "answer"], rows, "Paired by seed")
 
 
-def _marked(metric: ComparedSites, site: int, estimates: Sequence[Estimate]) -> Iterator[str]:
+def _marked(row: Row[Estimate], exact: Sequence[Sequence[int]]) -> Iterator[str]:
     from fa_registry.reporting.text.filters import counted
 
-    for index, estimate in enumerate(estimates):
-        yield f"{counted(estimate)} {EXACT}" if site in metric.exact[index] else counted(estimate)
+    for estimate, exact_sites in zip(row.cells, exact, strict=True):
+        yield f"{counted(estimate)} {EXACT}" if int(row.name) in exact_sites else counted(estimate)
 
 
 def _rows(part: SettingComparison) -> Iterator[list[TerminalCell]]:
     yield ["verdict", *(column.verdict.label for column in part.columns)]
-    yield ["seeds", *(", ".join(str(seed) for seed, _, _ in column.seeds) for column in part.columns)]
+    yield ["seeds", *(", ".join(str(row.seed) for row in column.seeds) for column in part.columns)]
     for rule in part.rules:
         yield from _rule(rule)
-    for metric in (*part.quantities, *part.aggregates):
-        yield [metric.label, *map(estimate_text, metric.estimates)]
-    yield ["runs", *(", ".join(run_id[:8] for _, run_id, _ in column.seeds) for column in part.columns)]
+    for metric in (*part.metrics, *part.aggregates):
+        yield [metric.label, *(estimate_text(column.estimates[metric.name]) for column in part.columns)]
+    yield ["runs", *(", ".join(row.run_id[:8] for row in column.seeds) for column in part.columns)]
 
 
 def _rule(rule: ComparedRule) -> Iterator[list[TerminalCell]]:

@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 import click
 
-from fa_registry import api, methods
+from fa_registry import api, jsonio, methods
 from fa_registry.cli import main as command_line
 from fa_registry.inspection.plugin_list import all_cards
 from fa_registry.option_table import merged
@@ -20,7 +20,8 @@ from fa_registry.protocol.rules import Edition, shipped_editions
 from fa_registry.reference import CHECKOUT, filled
 from fa_registry.reference.architecture import architecture_reference
 from fa_registry.reference.files import files_reference
-from fa_registry.reference.templates import templates_reference
+from fa_registry.reference.schemas import audit_files_reference, audit_schema, diff_schema
+from fa_registry.reference.templates import cell, templates_reference
 from fa_registry.studies.editions import DEFAULT_EDITION
 
 WIDTH = 132
@@ -55,7 +56,7 @@ def commands_reference() -> str:
     """Return the text of docs/reference-cli.md."""
     context = click.Context(command_line, info_name=PROGRAM)
     commands = sorted(command_line.commands.items())
-    listed = [f"| [`{name}`](#{PROGRAM}-{name}) | {_cell(_paragraphs(command)[0])} |\n" for name, command in commands]
+    listed = [f"| [`{name}`](#{PROGRAM}-{name}) | {cell(_paragraphs(command)[0])} |\n" for name, command in commands]
     parts = [INTRODUCTION.replace("{help}", command_line.help or ""), *listed]
     parts += [
         _command(name, subcommand, click.Context(subcommand, context, info_name=name)) for name, subcommand in commands
@@ -76,7 +77,7 @@ def _command(name: str, command: click.Command, context: click.Context) -> str:
     usage = " ".join([f"{PROGRAM} {context.info_name}", *command.collect_usage_pieces(context)])
     lines = [f"\n## {PROGRAM} {name}\n", f"    {usage}", *_help(command), ""]
     options = [record for parameter in command.params if (record := parameter.get_help_record(context)) and record[1]]
-    lines += ["| option | |", "|---|---|", *(f"| `{_cell(flags)}` | {_cell(text)} |" for flags, text in options)]
+    lines += ["| option | |", "|---|---|", *(f"| `{cell(flags)}` | {cell(text)} |" for flags, text in options)]
     return "\n".join(lines) + "\n"
 
 
@@ -96,10 +97,6 @@ def _paragraphs(command: click.Command) -> list[str]:
     return [paragraph for paragraph in (command.help or "").split("\n\n") if paragraph.strip()]
 
 
-def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|")
-
-
 def _row(edition: Edition) -> str:
     default = ", the default" if edition.name == DEFAULT_EDITION else ""
     cells = (f"`{edition.name}`{default}", edition.title, edition.source)
@@ -111,6 +108,9 @@ PAGES: Mapping[str, Callable[[], str]] = MappingProxyType(
         "README.md": readme_reference,
         "fa_registry/cards.json": recorded_cards,
         "docs/architecture.md": architecture_reference,
+        "docs/audit-json.md": audit_files_reference,
+        "docs/audit.schema.json": lambda: jsonio.pretty(audit_schema()),
+        "docs/diff.schema.json": lambda: jsonio.pretty(diff_schema()),
         "docs/python-api.md": python_reference,
         "docs/reference-cli.md": commands_reference,
         "docs/reference-files.md": files_reference,

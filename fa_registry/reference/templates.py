@@ -62,11 +62,8 @@ def _context(context: type, names: list[str]) -> str:
     lines = [f"\n### {', '.join(f'`{name}`' for name in names)}\n", _text(context)]
     if any(name in NOT_OURS for name in names):
         lines.append("\nThis template is used only for notes in the store, so a user cannot replace this template.")
-    lines += ["\n| variable | type | description | unit |", "|---|---|---|---|"]
-    lines += [
-        f"| `{field.name}` | {type_text(hints[field.name])} | {cell(field.metadata['help'])} | {cell(field.metadata['unit'])} |"
-        for field in dataclasses.fields(context)
-    ]
+    lines += ["\n| variable | type | description |", "|---|---|---|"]
+    lines += [f"| `{name}` | {type_text(hints[name])} | {cell(text)} |" for name, text in text_below(context).items()]
     return "\n".join(lines)
 
 

@@ -53,10 +53,8 @@ from fa_registry.reporting.claims_reference import (
     GAMMA,
     GRADIENTS,
     HIGH,
-    KEYS,
     NOISY,
     NOT_SPECIFIC,
-    SINCE,
     TOO_SMALL,
     UNDERCUT,
     WEIGHT,
@@ -71,7 +69,7 @@ from fa_registry.reporting.claims_reference import (
     value_range,
     with_state,
 )
-from fa_registry.reporting.report_values import last_site, scalar_metric, site_row
+from fa_registry.reporting.report_values import SINCE, last_site, scalar_metric, site_row
 from fa_registry.reporting.text.filters import compact, num
 from fa_registry.reporting.view_models import Claim
 
@@ -166,7 +164,7 @@ def _claims(runs: Sequence[RunAudit], has_all_runs: bool, card: Mapping[str, Any
     yield from state_claims([run for run in runs if run.record.status == "complete"])
     if has_all_runs and len(runs) == 1:
         text = "There is only one seed, so there is no interval, and this form does not allow a ranking against another method"
-        yield Claim(KEYS["one seed"], f"{text}.", (runs[0].record.run_id,), "one seed")
+        yield claim("one seed", text, runs)
 
 
 def _pass_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
@@ -306,9 +304,8 @@ def left_out_claim(left_out: Sequence[OtherRun]) -> Claim:
     names = join_names([f"seed {run.spec.seed} of {run.spec.method_label}" for run in left_out], SHOWN)
     count = f"{pluralise(len(left_out), 'complete run')} of this method and setting"
     where = f"is not in this audit ({names})" if len(left_out) == 1 else f"are not in this audit ({names})"
-    ids = tuple(run.run_id for run in left_out)
     rest = "no claim is allowed from a selection of the runs; audit all of them"
-    return Claim(KEYS["left out"], f"{count} {where}: {rest}.", ids, "left out")
+    return claim("left out", f"{count} {where}: {rest}", run_ids=[run.run_id for run in left_out])
 
 
 def exclusion_claim(excluded: Sequence[Exclusion]) -> Claim:
@@ -320,8 +317,8 @@ def exclusion_claim(excluded: Sequence[Exclusion]) -> Claim:
     if len(excluded) == 1:
         count, them = "One selected run was", "this run"
     text = f"{count} not judged ({seeds_text}). No claim is allowed about {them}"
-    ids = tuple(exclusion.run_id for exclusion in excluded if exclusion.run_id)
-    return Claim(KEYS["not judged"], f"{text}. All other claims are about the judged seeds only.", ids, "not judged")
+    ids = [exclusion.run_id for exclusion in excluded if exclusion.run_id]
+    return claim("not judged", f"{text}. All other claims are about the judged seeds only", run_ids=ids)
 
 
 # Claims from states that no other claim covers. Every finding becomes a sentence, also if an edition renames the state.

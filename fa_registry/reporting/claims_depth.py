@@ -6,7 +6,7 @@ If the comparison is undecided, the claim describes a study that would decide th
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -28,38 +28,16 @@ from fa_registry.statistics.samples import quantile
 
 DEPTH = SUBJECTS["depth"]
 HALF = 0.5  # of the variance: the larger part of the error is the test set's
+CLEARS = "CLEARS"
 
 
 def depth_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     """Yield the claims from the comparison of the runs with their frozen controls."""
-    undercut = with_state(runs, UNDERCUT, quantities=DEPTH)
-    if undercut:
-        finding = finding_with(undercut[0], UNDERCUT, quantities=DEPTH)
-        details = nearest_limit_text(undercut, finding) + author_stated_runs(undercut, DEPTH)
-        yield claim("undercut", _undercut(finding, undercut) + details, undercut)
-    chance = with_state(runs, AT_CHANCE, quantities=DEPTH)
-    if chance:
-        headline = _headline(chance[0])
-        text = (
-            f"The {headline.symbol} does not {headline.beats} chance, so no learning may be claimed, regardless of the comparison "
-            "with frozen blocks"
-        )
-        yield claim("at chance", text, chance)
-    clears = _clear(runs)
-    if clears:
-        key, text = _cleared(finding_with(clears[0], "CLEARS", quantities=DEPTH))
-        yield claim(key, text + cleared_text(clears), clears)
-    stated = with_state(runs, "STATED", quantities=DEPTH)
-    if stated:
-        yield claim("stated", _stated(finding_with(stated[0], "STATED", quantities=DEPTH)), stated)
-    last_block = with_state(runs, LAST_BLOCK, quantities=DEPTH)
-    if last_block:
-        yield claim("last block", _last_block(finding_with(last_block[0], LAST_BLOCK, quantities=DEPTH)), last_block)
-    undecided = with_state(runs, UNDECIDED, quantities=DEPTH)
-    if undecided:
-        finding = finding_with(undecided[0], UNDECIDED, quantities=DEPTH)
-        details = nearest_limit_text(undecided, finding) + author_stated_runs(undecided, DEPTH)
-        yield claim("undecided", _undecided(finding) + details, undecided)
+    for state, write in TEXT.items():
+        touched = _clear(runs) if state == CLEARS else with_state(runs, state, quantities=DEPTH)
+        if touched:
+            key, text = write(finding_with(touched[0], state, quantities=DEPTH), touched)
+            yield claim(key, text, touched)
 
 
 def cleared_text(runs: Sequence[RunAudit]) -> str:
@@ -71,8 +49,8 @@ def cleared_text(runs: Sequence[RunAudit]) -> str:
     clears = _clear(runs)
     if not clears:
         return ""
-    finding = finding_with(clears[0], "CLEARS", quantities=DEPTH)
-    references = ((run, finding_with(run, "CLEARS", quantities=DEPTH).reference_run_id) for run in clears)
+    finding = finding_with(clears[0], CLEARS, quantities=DEPTH)
+    references = ((run, finding_with(run, CLEARS, quantities=DEPTH).reference_run_id) for run in clears)
     over = [run for run, reference_id in references if reference_id not in ("", run.frozen_run_id)]
     reference_text = (
         f"; the trained blocks were compared with the {_headline(clears[0]).symbol} {LAST_BLOCK_WORDS}, because the last block "
@@ -96,17 +74,13 @@ def _margin(finding: Finding) -> str:
     return KINDS[_judged(finding).margin_kind](finding.observed.value)
 
 
-def _ends(finding: Finding) -> str:
-    return between(finding.interval, _judged(finding).margin_kind)
-
-
 def _limit(finding: Finding) -> str:
     return f"{compact(finding.threshold)} {_judged(finding).unit}"
 
 
 def _clear(runs: Sequence[RunAudit]) -> list[RunAudit]:
     complete = (run for run in runs if run.record.status == "complete")
-    found = ((run, finding_with(run, "CLEARS", quantities=DEPTH)) for run in complete)
+    found = ((run, finding_with(run, CLEARS, quantities=DEPTH)) for run in complete)
     return [run for run, finding in found if finding and finding.interval is not None]
 
 
@@ -143,7 +117,13 @@ def seeds_needed(finding: Finding) -> tuple[int | None, int | None]:
     return low, high
 
 
-def _undercut(finding: Finding, runs: Sequence[RunAudit]) -> str:
+def _undercut(finding: Finding, runs: Sequence[RunAudit]) -> tuple[str, str]:
+    return "undercut", _undercut_text(finding, runs) + nearest_limit_text(runs, finding) + author_stated_runs(
+        runs, DEPTH
+    )
+
+
+def _undercut_text(finding: Finding, runs: Sequence[RunAudit]) -> str:
     if not finding.interval:
         return "Depth is not shown to help: the trained blocks do not beat frozen random blocks by the required margin"
     low, high = finding.interval
@@ -167,7 +147,8 @@ def _undercut(finding: Finding, runs: Sequence[RunAudit]) -> str:
 def _estimate(finding: Finding) -> str:
     """Return the interval of a margin with its test: `95 % interval … over 3 seeds, paired t test`."""
     test = f", {finding.test}" if finding.test else ""
-    return f"{_level(finding)} {_ends(finding)} over {finding.seeds} seeds{test}"
+    level, ends = level_text(finding.confidence or CONFIDENCE), between(finding.interval, _judged(finding).margin_kind)
+    return f"{level} interval {ends} over {finding.seeds} seeds{test}"
 
 
 def _accuracy(runs: Sequence[RunAudit]) -> OverSeeds:
@@ -181,20 +162,29 @@ def _accuracy(runs: Sequence[RunAudit]) -> OverSeeds:
     return over_seeds(readings, headline.name)
 
 
-def _cleared(finding: Finding) -> tuple[str, str]:
+def _at_chance(finding: Finding, runs: Sequence[RunAudit]) -> tuple[str, str]:
+    headline = _headline(runs[0])
+    return "at chance", (
+        f"The {headline.symbol} does not {headline.beats} chance, so no learning may be claimed, regardless of the comparison "
+        "with frozen blocks"
+    )
+
+
+def _cleared(finding: Finding, runs: Sequence[RunAudit]) -> tuple[str, str]:
     """Return (key, text) of a margin above its limit.
 
     If the limit is below 0, the trained blocks may still be worse than frozen blocks.
     """
     low, high = finding.interval
+    details = cleared_text(runs)
     if low > 0:
-        return "beats frozen", "The trained blocks beat frozen random blocks"
+        return "beats frozen", f"The trained blocks beat frozen random blocks{details}"
     if high < 0:
         text = "The trained blocks are worse than frozen random blocks, but by no more than the limit allows"
-        return "within limit", text
+        return "within limit", text + details
     return "within limit", (
         "The trained blocks are not worse than frozen random blocks by more than the limit allows, but it is not shown that the "
-        "trained blocks are better"
+        f"trained blocks are better{details}"
     )
 
 
@@ -202,10 +192,6 @@ def _interval(finding: Finding) -> str:
     if not finding.interval:
         return ""
     return f"; the {MARGIN} is {_margin(finding)}, {_estimate(finding)}; the limit is {_limit(finding)}{_why_level(finding)}"
-
-
-def _level(finding: Finding) -> str:
-    return f"{level_text(finding.confidence or CONFIDENCE)} interval"
 
 
 def _why_level(finding: Finding) -> str:
@@ -232,17 +218,16 @@ CAUSES: Mapping[UndecidedCause, str] = MappingProxyType(
 )
 
 
-def _undecided(finding: Finding) -> str:
+def _undecided(finding: Finding, runs: Sequence[RunAudit]) -> tuple[str, str]:
     estimate = f"{_estimate(finding)}; " if finding.interval else ""
     seeds = "" if finding.interval else " of one seed"
     reasons = [CAUSES[cause] for cause in finding.undecided if cause in CAUSES] or [_seeds_advice(finding)]
-    return ". ".join(
-        [
-            f"It is undecided whether the trained blocks beat frozen random blocks: the {MARGIN}{seeds} is {_margin(finding)} "
-            f"({estimate}required: {_limit(finding)}){_why_level(finding)}",
-            *reasons,
-        ]
+    text = (
+        f"It is undecided whether the trained blocks beat frozen random blocks: the {MARGIN}{seeds} is {_margin(finding)} "
+        f"({estimate}required: {_limit(finding)}){_why_level(finding)}"
     )
+    details = nearest_limit_text(runs, finding) + author_stated_runs(runs, DEPTH)
+    return "undecided", ". ".join([text, *reasons]) + details
 
 
 def _seeds_advice(finding: Finding) -> str:
@@ -265,7 +250,7 @@ def error_of_test_set(finding: Finding) -> float:
     return finding.error_shares[1] if finding.error_shares else 0.0
 
 
-def _stated(finding: Finding) -> str:
+def _stated(finding: Finding, runs: Sequence[RunAudit]) -> tuple[str, str]:
     headline = _judged(finding)
     side = "above" if headline.sign > 0 else "below"
     target, control_text = (
@@ -277,16 +262,16 @@ def _stated(finding: Finding) -> str:
             f"the {headline.symbol} of a frozen control that is not proven to be frozen",
             "proven to be frozen for each seed by the audit",
         )
-    return (
+    return "stated", (
         f"The {headline.symbol} of the trained blocks is {side} {target}; the margin is as large as {finding.rule} requires, with "
         "each seed judged separately. This does not show that the trained blocks beat frozen random blocks. A frozen control of "
         f"the same setting, {control_text}, would decide the comparison"
     )
 
 
-def _last_block(finding: Finding) -> str:
-    """Return the claim that the margin may come from the last block only."""
-    return (
+def _last_block(finding: Finding, runs: Sequence[RunAudit]) -> tuple[str, str]:
+    """Return (key, text) of the claim that the margin may come from the last block only."""
+    return "last block", (
         f"The trained blocks beat frozen random blocks{_interval(finding)}. However, the last block learns from the exact "
         "gradient, so its training is possibly the only cause, and depth utility of the other blocks must not be claimed. The "
         f"control {CONTROL} by bp, which trains only the last block, would show the effect of the last block for each seed"
@@ -304,16 +289,12 @@ class Sampling:
     All seeds use the same test set. Therefore more seeds narrow the interval over seeds, but not the interval over test samples.
 
     Args:
-        accuracy: The mean accuracy.
-        seeds: Number of seeds.
-        over_seeds: Student's t interval over seeds; None for one seed.
+        accuracy: The mean accuracy, with Student's t interval over seeds.
         samples: Number of test samples.
         over_samples: Wilson's interval of the mean accuracy for `samples` test samples.
     """
 
-    accuracy: float
-    seeds: int
-    over_seeds: tuple[float, float] | None
+    accuracy: OverSeeds
     samples: int
     over_samples: tuple[float, float]
 
@@ -334,7 +315,7 @@ def sampling(runs: Sequence[RunAudit]) -> Sampling | None:
     if accuracy.n < accuracy.of or not accuracy.n or not isinstance(size, int) or size < 1:
         return None
     wilson = wilson_interval(min(1.0, max(0.0, accuracy.mean.value)), size)
-    return Sampling(accuracy.mean.value, accuracy.n, accuracy.interval, size, (wilson.low, wilson.high))
+    return Sampling(accuracy, size, (wilson.low, wilson.high))
 
 
 def sampled(runs: Sequence[RunAudit]) -> str:
@@ -342,10 +323,10 @@ def sampled(runs: Sequence[RunAudit]) -> str:
     estimate = sampling(runs)
     if estimate is None:
         return ""
-    value = f". The {_headline(runs[0]).symbol} is {pct(estimate.accuracy)}"
+    value = f". The {_headline(runs[0]).symbol} is {pct(estimate.accuracy.mean.value)}"
     of_samples = f"{ci(estimate.over_samples)} from the sampling of {estimate.samples:,} test samples only (Wilson)"
-    if estimate.over_seeds:
-        over_seeds = f"a 95 % interval of {ci(estimate.over_seeds)} over {estimate.seeds} seeds"
+    if interval := estimate.accuracy.interval:
+        over_seeds = f"a 95 % interval of {ci(interval)} over {estimate.accuracy.n} seeds"
         return f"{value}, with {over_seeds}, and an interval of {of_samples}"
     return f"{value}, for one seed, with a 95 % interval of {of_samples}"
 
@@ -367,3 +348,16 @@ def nearest_limit_text(runs: Sequence[RunAudit], finding: Finding) -> str:
         f"± {estimate.half:.1f} pp of the {headline.symbol} (Wilson, 95 %). With another test set of this size, the margin "
         "might be on the other side of the limit"
     )
+
+
+# State of a finding about depth → function that returns the key and the text of its claim.
+TEXT: Mapping[str, Callable[[Finding, Sequence[RunAudit]], tuple[str, str]]] = MappingProxyType(
+    {
+        UNDERCUT: _undercut,
+        AT_CHANCE: _at_chance,
+        CLEARS: _cleared,
+        "STATED": _stated,
+        LAST_BLOCK: _last_block,
+        UNDECIDED: _undecided,
+    }
+)

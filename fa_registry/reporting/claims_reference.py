@@ -8,97 +8,78 @@ from types import MappingProxyType
 from fa_registry.metrics import HEADLINE_GAMMA, SUBJECTS, headline_of, label_of, symbol_of
 from fa_registry.protocol.edition_schema import REFERENCE_METRICS
 from fa_registry.records import Finding, Reading, RunAudit
-from fa_registry.reporting.report_values import last_site, scalar_metric, site_row
+from fa_registry.reporting.report_values import LARGEST, PER_BLOCK, SINCE, last_site, scalar_metric, site_row
 from fa_registry.reporting.text.filters import KINDS, at_least, compact
 from fa_registry.reporting.view_models import Claim
 
-# Key of every claim → its kind, in the order of a form: claims that invalidate the other claims; the pass; claims about Γ, which
-# readers look for first; claims about depth, scale and reference; other restrictions; and notes on how to read a metric.
-KEYS: Mapping[str, str] = MappingProxyType(
+# Names of the metrics in sentences, as in the catalogue.
+GAMMA, GAIN, FIDELITY = map(symbol_of, ("gamma", "gain", "fidelity"))
+# Key of every claim → its kind, and the topic with which a form labels the claim. The order is that of a form: claims that
+# invalidate the other claims; the pass; claims about Γ, which readers look for first; claims about depth, scale and reference;
+# other restrictions; and notes on how to read a metric.
+KEYS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
-        "left out": "open",
-        "differs from its seal": "open",
-        "method fails": "not",
-        "other code": "open",
-        "diverged": "not",
-        "failed": "open",
-        "incomplete": "open",
-        "near backpropagation": "not",
-        "answers looked up": "not",
-        "trains otherwise": "not",
-        "another model": "not",
-        "own task": "not",
-        "test in train": "not",
-        "adopted": "open",
-        "superseded": "open",
-        "trained depth": "may",
-        "trained part": "may",
-        "passes without depth": "open",
-        "aligned by feedback": "may",
-        "aligned, null unknown": "may",
-        "specific": "may",
-        "not aligned": "not",
-        "not specific": "not",
-        "too small": "not",
-        "against the gradient": "not",
-        "gamma undecided": "open",
-        "null unknown": "open",
-        "no evidence": "open",
-        "no gamma": "open",
-        "carried by one end": "not",
-        "undercut": "not",
-        "at chance": "not",
-        "stated": "open",
-        "last block": "open",
-        "undecided": "open",
-        "beats frozen": "may",
-        "exploded": "not",
-        "at floor": "not",
-        "noisy": "not",
-        "stability high": "not",
-        "other fails": "not",
-        "other warns": "open",
-        "method not measured": "open",
-        "waived": "open",
-        "not judged": "open",
-        "one seed": "open",
-        "within limit": "note",
-        "passes alone": "note",
-        "converged": "note",
-        "explained": "note",
-        "gamma not applicable": "note",
-        "keeps scale": "note",
-        "reference clear": "note",
-        "reference near its floor": "note",
-        "stability low": "note",
-        "other passes": "note",
+        "left out": ("open", ""),
+        "differs from its seal": ("open", ""),
+        "method fails": ("not", ""),
+        "other code": ("open", ""),
+        "diverged": ("not", ""),
+        "failed": ("open", ""),
+        "incomplete": ("open", ""),
+        "near backpropagation": ("not", ""),
+        "answers looked up": ("not", ""),
+        "trains otherwise": ("not", ""),
+        "another model": ("not", ""),
+        "own task": ("not", ""),
+        "test in train": ("not", ""),
+        "adopted": ("open", ""),
+        "superseded": ("open", ""),
+        "trained depth": ("may", "Depth"),
+        "trained part": ("may", "Depth"),
+        "passes without depth": ("open", "Depth"),
+        "aligned by feedback": ("may", GAMMA),
+        "aligned, null unknown": ("may", GAMMA),
+        "specific": ("may", GAMMA),
+        "not aligned": ("not", GAMMA),
+        "not specific": ("not", GAMMA),
+        "too small": ("not", GAMMA),
+        "against the gradient": ("not", GAMMA),
+        "gamma undecided": ("open", GAMMA),
+        "null unknown": ("open", GAMMA),
+        "no evidence": ("open", GAMMA),
+        "no gamma": ("open", GAMMA),
+        "carried by one end": ("not", GAMMA),
+        "undercut": ("not", "Depth"),
+        "at chance": ("not", "Depth"),
+        "stated": ("open", "Depth"),
+        "last block": ("open", "Depth"),
+        "undecided": ("open", "Depth"),
+        "beats frozen": ("may", "Depth"),
+        "exploded": ("not", "Scale"),
+        "at floor": ("not", "Reference"),
+        "noisy": ("not", "Reference"),
+        "stability high": ("not", "Reference"),
+        "other fails": ("not", ""),
+        "other warns": ("open", ""),
+        "method not measured": ("open", ""),
+        "waived": ("open", ""),
+        "not judged": ("open", ""),
+        "one seed": ("open", ""),
+        "within limit": ("note", "Depth"),
+        "passes alone": ("note", ""),
+        "converged": ("note", "Reference"),
+        "explained": ("note", "Scale"),
+        "gamma not applicable": ("note", GAMMA),
+        "keeps scale": ("note", "Scale"),
+        "reference clear": ("note", "Reference"),
+        "reference near its floor": ("note", "Reference"),
+        "stability low": ("note", "Reference"),
+        "other passes": ("note", ""),
     }
 )
 WEIGHT: Mapping[str, int] = MappingProxyType({key: place for place, key in enumerate(KEYS)})
-# Topic → keys of the claims that a form labels with this topic.
-TOPICS: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "Depth": (
-            *("trained depth", "trained part", "passes without depth", "undercut", "at chance", "stated", "last block"),
-            *("undecided", "beats frozen", "within limit"),
-        ),
-        "Scale": ("exploded", "explained", "keeps scale"),
-        "Reference": (
-            *("at floor", "noisy", "converged", "reference clear", "reference near its floor"),
-            *("stability high", "stability low"),
-        ),
-        symbol_of("gamma"): (
-            *("aligned by feedback", "aligned, null unknown", "specific", "not aligned", "not specific", "too small"),
-            *("against the gradient", "gamma undecided", "null unknown", "no evidence"),
-            *("no gamma", "gamma not applicable", "carried by one end"),
-        ),
-    }
-)
 EXPLODED, AT_FLOOR, NOISY, UNDERCUT = "EXPLODED", "AT FLOOR", "NOISY", "UNDERCUT"
 NOT_SPECIFIC, TOO_SMALL, HIGH = "NOT SPECIFIC", "TOO SMALL", "HIGH"
-PER_BLOCK, SINCE = ("growth", "growth_max"), ("growth_init", "growth_init_max")
-# growth metric → its largest value over the sites
-LARGEST = {**dict.fromkeys(PER_BLOCK, PER_BLOCK[1]), **dict.fromkeys(SINCE, SINCE[1])}
 # largest growth → first words of the sentence about a growth above its limit
 STARTS = {PER_BLOCK[1]: "One block multiplies ‖h‖ by", SINCE[1]: f"The {label_of(SINCE[1])} is"}
 GRADIENTS = ("g_norm", "g_norm_mean_ce", "g_L")
@@ -114,15 +95,16 @@ CALLED: Mapping[tuple[str, str], str] = MappingProxyType(
         (HEADLINE_GAMMA, "below"): TOO_SMALL,
     }
 )
-# Names of the metrics in sentences, as in the catalogue.
-GAMMA, GAIN, FIDELITY = map(symbol_of, ("gamma", "gain", "fidelity"))
 GRADIENT = 1 - 1e-6  # a credit with at least this Γ is the gradient itself (angle below 0.1°)
 
 
-def claim(key: str, text: str, touched: Sequence[RunAudit]) -> Claim:
-    """Return one claim about the runs `touched`; `text` is a sentence without its final full stop."""
-    topic = next((topic for topic, keys in TOPICS.items() if key in keys), "")
-    return Claim(KEYS[key], f"{text}.", tuple(run.record.run_id for run in touched), key, topic)
+def claim(key: str, text: str, touched: Sequence[RunAudit] = (), run_ids: Sequence[str] = ()) -> Claim:
+    """Return one claim about the runs `touched`, or about the ids of runs that were not judged.
+
+    The text is a sentence without its final full stop.
+    """
+    kind, topic = KEYS[key]
+    return Claim(kind, f"{text}.", (*(run.record.run_id for run in touched), *run_ids), key, topic)
 
 
 def has_gamma(run: RunAudit) -> bool:

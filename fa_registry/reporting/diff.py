@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -30,7 +30,7 @@ __all__ = ["HOW", "AuditDiff", "audit_diff"]
 
 How = Literal["run id", "specification"]
 HOW = BY_ID, BY_SPECIFICATION = get_args(How)
-NOT_THERE = Reading(None, "this audit does not contain this metric")
+NOT_MEASURED = Reading(None, "this audit does not contain this metric")
 COMPARED_APART = ("run_id", "measurements")  # fields of a record that `_run` leaves out
 EDITION = ("name", "title", "source", "digest")  # compared fields of an edition's reference
 REFERENCE = ("reference", "title", "digest", "remarks")  # compared fields of a reproduction
@@ -39,9 +39,7 @@ TEXTS = ("title", "required", "sentence", "limit", "basis")  # that another rele
 NO_NUMBER = {False: Reading(None, "missing"), True: Reading(None, NOT_FINITE, NOT_FINITE)}
 LONGEST = 200  # maximum number of characters of a value that is printed in full
 Pair = tuple[RunAudit, RunAudit]  # the same run in A and in B
-Blocks = Mapping[
-    str, Mapping[str, Any] | None
-]  # name of a block → its values by key; None if the audit has no such block
+Blocks = Mapping[str, Mapping[str, Any]]  # name of a block → its values by key
 Findings = tuple[Finding | None, Finding | None]  # the findings of one rule on one run, in A and in B
 
 
@@ -201,10 +199,13 @@ def audit_diff(a: AuditReport, b: AuditReport) -> AuditDiff:
     ids = {before.record.run_id: after.record.run_id for before, after in pairs}
     opinions = _opinions(a, b), _opinions(b, a)
     runs = tuple(change for pair in pairs if (change := _run_change(pair, ids, opinions)))
-    report = tuple(_report_changes(a, b))
+    report = tuple(_changes(_report(a), _report(b)))
+    sides = (
+        DiffSide(one.title, one.selection, describe_edition(one.edition), len(one.runs), jsonio.digest_of(one))
+        for one in (a, b)
+    )
     return AuditDiff(
-        a=_side(a),
-        b=_side(b),
+        *sides,
         same=not (report or runs or only_a or only_b),
         matched=len(pairs),
         trained_again=sum(_how(pair) == BY_SPECIFICATION for pair in pairs),
@@ -214,11 +215,6 @@ def audit_diff(a: AuditReport, b: AuditReport) -> AuditDiff:
         only_a=tuple(map(_run_name, only_a)),
         only_b=tuple(map(_run_name, only_b)),
     )
-
-
-def _side(report: AuditReport) -> DiffSide:
-    edition = describe_edition(report.edition)
-    return DiffSide(report.title, report.selection, edition, len(report.runs), jsonio.digest_of(report))
 
 
 def _run_name(run: RunAudit) -> RunName:
@@ -238,17 +234,15 @@ def _matched(a: Sequence[RunAudit], b: Sequence[RunAudit]) -> tuple[list[Pair], 
     for run in b:
         if run.record.run_id not in ids_of_a:
             unmatched[run.record.spec.identity].append(run)
-    pairs, only_a = [], []
-    for run in a:
-        trained_again = unmatched[run.record.spec.identity]
-        if run.record.run_id in by_id:
-            pairs.append((run, by_id[run.record.run_id]))
-        elif trained_again:
-            pairs.append((run, trained_again.popleft()))
-        else:
-            only_a.append(run)
+    matches = [(run, by_id.get(run.record.run_id) or _next(unmatched[run.record.spec.identity])) for run in a]
+    pairs = [(before, after) for before, after in matches if after]
     matched_ids = {after.record.run_id for _, after in pairs}
-    return pairs, only_a, [run for run in b if run.record.run_id not in matched_ids]
+    only_b = [run for run in b if run.record.run_id not in matched_ids]
+    return pairs, [before for before, after in matches if not after], only_b
+
+
+def _next(runs: deque[RunAudit]) -> RunAudit | None:
+    return runs.popleft() if runs else None
 
 
 def _how(pair: Pair) -> str:
@@ -284,44 +278,50 @@ def _run_change(pair: Pair, ids: Mapping[str, str], opinions: tuple[Mapping[str,
     )
 
 
+def _differing(
+    a: Mapping, b: Mapping, comparable: Callable = lambda value: value, missing: Any = None
+) -> Iterator[tuple]:
+    """Yield (key, value in A, value in B) for each key whose values differ; an absent value is `missing`."""
+    for key in {**a, **b}:
+        before, after = a.get(key, missing), b.get(key, missing)
+        if comparable(before) != comparable(after):
+            yield key, before, after
+
+
 def _finding_changes(a: RunAudit, b: RunAudit) -> Iterator[FindingChange]:
-    for rule, (before, after) in _paired_findings(a, b).items():
-        if not before or not after:
-            yield FindingChange(rule, (after or before).title, True, before, after)
-        elif _comparable(before) != _comparable(after):
-            decided = (before.outcome, before.state) != (after.outcome, after.state)
-            yield FindingChange(rule, after.title, decided, before, after)
+    for rule, before, after in _differing(_by_rule(a), _by_rule(b), _comparable):
+        decided = _decision(before) != _decision(after)
+        yield FindingChange(rule, (after or before).title, decided, before, after)
 
 
-def _paired_findings(a: RunAudit, b: RunAudit) -> dict[str, Findings]:
-    before = {finding.rule: finding for finding in a.findings}
-    after = {finding.rule: finding for finding in b.findings}
-    return {rule: (before.get(rule), after.get(rule)) for rule in {**before, **after}}
+def _by_rule(run: RunAudit) -> dict[str, Finding]:
+    return {finding.rule: finding for finding in run.findings}
 
 
-def _comparable(finding: Finding) -> Finding:
+def _decision(finding: Finding | None) -> tuple[str, str] | None:
+    return finding and (finding.outcome, finding.state)
+
+
+def _comparable(finding: Finding | None) -> Finding | None:
     """Return the finding without run ids and texts.
 
     A retrained run has a new id, and another release may word the same finding differently.
     """
-    observed = _number(finding.observed)
-    return dataclasses.replace(finding, observed=observed, **dict.fromkeys((*IDS, *TEXTS), ""))
+    without = dict.fromkeys((*IDS, *TEXTS), "")
+    return finding and dataclasses.replace(finding, observed=_number(finding.observed), **without)
 
 
-def _number(reading: Reading) -> Reading:
+def _number(reading: Reading | None) -> Reading | None:
     """Return the reading without the text of its reason.
 
     For a missing value, the result shows only whether the value was not finite or was not computed.
     """
-    return reading if reading.value is not None else NO_NUMBER[reading.not_finite]
+    return reading if reading is None or reading.value is not None else NO_NUMBER[reading.not_finite]
 
 
 def _figure_changes(a: Measurements, b: Measurements) -> Iterator[FigureChange]:
-    before, after = dict(_readings(a)), dict(_readings(b))
-    for name in {**before, **after}:
-        readings = before.get(name, NOT_THERE), after.get(name, NOT_THERE)
-        if NOT_THERE in readings or _number(readings[0]) != _number(readings[1]):
-            yield FigureChange(name, *readings)
+    for name, before, after in _differing(dict(_readings(a)), dict(_readings(b)), _number):
+        yield FigureChange(name, before or NOT_MEASURED, after or NOT_MEASURED)
 
 
 def _readings(measured: Measurements) -> Iterator[tuple[str, Reading]]:
@@ -362,9 +362,9 @@ def _opinions(report: AuditReport, other: AuditReport) -> Mapping[str, Blocks]:
 
 def _rule_changes(pairs: Sequence[Pair]) -> Iterator[RuleChange]:
     by_rule: dict[str, list[Findings]] = {}
-    for pair in pairs:
-        for rule, findings in _paired_findings(*pair).items():
-            by_rule.setdefault(rule, []).append(findings)
+    for before, after in (map(_by_rule, pair) for pair in pairs):
+        for rule in {**before, **after}:
+            by_rule.setdefault(rule, []).append((before.get(rule), after.get(rule)))
     for rule, several in by_rule.items():
         sides = [[finding for finding in side if finding] for side in zip(*several, strict=True)]
         required = [tuple(dict.fromkeys(finding.required for finding in side)) for side in sides]
@@ -400,22 +400,15 @@ def _limits(findings: Sequence[Finding]) -> set[tuple[str, float | None]]:
     return leading | {(further.quantity, further.threshold) for finding in findings for further in finding.further}
 
 
-def _report_changes(a: AuditReport, b: AuditReport) -> Iterator[Change]:
-    names = dict.fromkeys(opinion.edition.name for report in (a, b) for opinion in report.opinions)
-    cards = sorted({*a.cards, *b.cards})
-    yield from _changes(*(_report(report, names, cards) for report in (a, b)))
-
-
-def _report(report: AuditReport, editions: Iterable[str], cards: Iterable[str]) -> Blocks:
-    further = {opinion.edition.name: _edition(opinion.edition) for opinion in report.opinions}
+def _report(report: AuditReport) -> Blocks:
     return {
         "": {"title": report.title, "selection": report.selection},
         "edition": _edition(report.edition),
-        **{f"further edition {name}": further.get(name) for name in editions},
+        **{f"further edition {opinion.edition.name}": _edition(opinion.edition) for opinion in report.opinions},
         "waiver": _waivers(report),
         "not judged": {f"{one.name} ({one.run_id})": one.reason for one in report.excluded},
-        "remark": dict.fromkeys(report.remarks, "there"),
-        **{f"card {name}:": report.cards.get(name, {}) for name in cards},
+        "remark": dict.fromkeys(report.remarks, "present"),
+        **{f"card {name}:": card for name, card in sorted(report.cards.items())},
         "reference": {name: getattr(report.reproduction, name, "") for name in REFERENCE},
         "reproduction of": _figures(report.reproduction),
     }
@@ -428,11 +421,10 @@ def _edition(edition: EditionReference) -> dict[str, Any]:
 
 def _waivers(report: AuditReport) -> dict[str, str]:
     """Return a mapping of the waivers: text with rule and run (or method) → dates, author and reason."""
-    terms: dict[str, str] = {}
+    terms: dict[str, list[str]] = {}
     for waiver in report.waivers:
-        key = f"of {waiver.rule} for {waiver.run or waiver.method}"
-        terms[key] = f"{terms[key]}; {_terms(waiver)}" if key in terms else _terms(waiver)
-    return terms
+        terms.setdefault(f"of {waiver.rule} for {waiver.run or waiver.method}", []).append(_terms(waiver))
+    return {key: "; ".join(texts) for key, texts in terms.items()}
 
 
 def _terms(waiver: Waiver) -> str:
@@ -453,16 +445,10 @@ def _row(row: FigureVerdict) -> str:
 
 
 def _changes(a: Blocks, b: Blocks) -> Iterator[Change]:
-    """Yield every value that differs between two sides with the same blocks."""
-    for name, before in a.items():
-        after = b[name]
-        if before is None or after is None:
-            yield Change(name, *("" if block is None else "there" for block in (before, after)))
-            continue
-        for key in {**before, **after}:
-            values = before.get(key, ""), after.get(key, "")
-            if values[0] != values[1]:
-                yield Change(f"{name} {key}".strip(), *map(_text_of, values))
+    """Yield every value that differs between two sides; an absent value is an empty text."""
+    for name in {**a, **b}:
+        for key, *values in _differing(a.get(name, {}), b.get(name, {}), missing=""):
+            yield Change(f"{name} {key}".strip(), *map(_text_of, values))
 
 
 def _text_of(value: Any) -> str:

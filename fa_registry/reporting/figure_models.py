@@ -30,11 +30,6 @@ class PageFigure:
     columns: tuple[str, ...] = ()
     groups: tuple[Row[Number], ...] = ()
 
-    @property
-    def uri(self) -> str:
-        """The figure as a data URI."""
-        return self.drawn.uri
-
 
 @dataclass(frozen=True, slots=True)
 class MapCell:

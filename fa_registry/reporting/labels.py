@@ -64,12 +64,8 @@ def slug(group: Group) -> str:
 
 def file_name(text: str) -> str:
     """Return the text as a readable file name that is valid on every file system."""
-    ascii_text = (
-        unicodedata.normalize("NFKD", text.replace(symbol_of("gamma"), "gamma"))
-        .encode("ascii", "ignore")
-        .decode()
-        .lower()
-    )
+    decomposed = unicodedata.normalize("NFKD", text.replace(symbol_of("gamma"), "gamma"))
+    ascii_text = decomposed.encode("ascii", "ignore").decode().lower()
     return re.sub(r"[^a-z0-9.]+", "-", ascii_text).strip("-.")[:80]
 
 

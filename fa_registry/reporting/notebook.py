@@ -76,9 +76,10 @@ def _comparison_parts(context: CompareContext) -> Iterator[Part]:
     yield ResultsTable((), (), context.title)
     for part, _ in context.parts:
         rows = [("verdict", *(column.verdict for column in part.columns))]
-        rows += [(compared.symbol, *compared.estimates) for compared in part.quantities]
+        for metric in part.metrics:
+            rows.append((metric.symbol, *(column.estimates[metric.name] for column in part.columns)))
         note = f"{part.setting}." + ("" if part.comparable else f" Not comparable: {part.why_not}")
-        yield replace(ResultsTable.of(("", *(column.label for column in part.columns)), rows), notes=(note,))
+        yield replace(ResultsTable.of(("", *(column.method for column in part.columns)), rows), notes=(note,))
 
 
 def _measurement_parts(measured: Measurements) -> Iterator[Part]:

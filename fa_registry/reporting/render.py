@@ -24,23 +24,19 @@ from fa_registry.plugin_registry import source_digest
 from fa_registry.protocol.grouping import Group
 from fa_registry.records import AuditReport
 from fa_registry.reporting.figures.canvas import VECTORS
-from fa_registry.reporting.figures.page import setting_figures
+from fa_registry.reporting.figures.page import form_figures, setting_figures
 from fa_registry.reporting.files import audit_json, report_files
 from fa_registry.reporting.pages.analyses import page_analyses
 from fa_registry.reporting.pages.comparison import CompareContext
 from fa_registry.reporting.pages.form import (
     FormContext,
-    FormPageContext,
     check_blanks_kept,
     form_context,
-    form_page_context,
     read_blanks,
 )
 from fa_registry.reporting.pages.index import (
     FIGURES,
-    AuditTableContext,
     IndexContext,
-    audit_table_context,
     figure_files,
     index_context,
 )
@@ -72,8 +68,7 @@ TEMPLATES: Mapping[str, type] = MappingProxyType(
     {
         "index.html.j2": IndexContext,
         **{f"form{suffix}.j2": FormContext for suffix in FORM_FORMATS},
-        "form.html.j2": FormPageContext,
-        "audit_table.tex.j2": AuditTableContext,
+        "audit_table.tex.j2": IndexContext,
         "compare.html.j2": CompareContext,
         "note.md.j2": NoteContext,
         "excluded_note.md.j2": ExcludedNoteContext,
@@ -179,14 +174,15 @@ def _render(report: AuditReport, answers: Answers, folder: Path, out: Path, page
     sources = Sources.of(report)
     names = [AUDIT_PAGE]
     context = index_context(sources, setting_figures(sources.groups, report.cards), page_analyses(answers, report))
-    _write(folder / AUDIT_PAGE, pages.render("index.html.j2", variables(context)))
+    page = variables(context)
+    _write(folder / AUDIT_PAGE, pages.render("index.html.j2", page))
     (folder / FORMS).mkdir()
     write, forms = partial(_write_form, sources, folder, out, pages), list(sources.forms)
     for form in forms[:1]:
         write(form)  # the first form fills the caches of templates and common values, before the process forks
     parallel.parallel_for(write, forms[1:])
     names += [name for _, link in forms for name in link.files.values()]
-    _write(folder / TABLE, pages.render(f"{TABLE}.j2", variables(audit_table_context(sources))))
+    _write(folder / TABLE, pages.render(f"{TABLE}.j2", page))
     names.append(TABLE)
     for file in report_files():
         file.write(report, folder / file.name)
@@ -203,10 +199,10 @@ def _render(report: AuditReport, answers: Answers, folder: Path, out: Path, page
 def _write_form(sources: Sources, folder: Path, out: Path, pages: TemplateRenderer, form: tuple[Group, Link]) -> None:
     group, link = form
     blanks = read_blanks(out / link.markdown)
-    form = form_context(group, link, sources, blanks)
-    page, text = variables(form_page_context(form, group, sources)), variables(form)
+    figures = form_figures(group, sources.controls(group), sources.report.cards)
+    context = variables(form_context(group, link, sources, blanks, figures))
     for suffix in FORM_FORMATS:
-        _write(folder / f"{link.stem}{suffix}", pages.render(f"form{suffix}.j2", page if suffix == ".html" else text))
+        _write(folder / f"{link.stem}{suffix}", pages.render(f"form{suffix}.j2", context))
     check_blanks_kept(blanks, (folder / link.markdown).read_text(encoding="utf-8"), out / link.markdown)
 
 
@@ -245,7 +241,7 @@ def _link(context: CompareContext, out: Path, folder: Path) -> None:
     if not index.is_file():
         return
     judged = records.read_bytes() if records.is_file() else b""
-    compared = [run_id for part, _ in context.parts for column in part.columns for _, run_id, _ in column.seeds]
+    compared = [seed.run_id for part, _ in context.parts for column in part.columns for seed in column.seeds]
     current, replacement = UNLINKED.encode(), LINKED.encode()
     if not all(run_id.encode() in judged for run_id in compared):
         current, replacement = replacement, current

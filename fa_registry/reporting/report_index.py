@@ -5,6 +5,7 @@ Without the indexes, every form would search all runs of the report.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -27,7 +28,7 @@ from fa_registry.records import (
     Verdict,
 )
 from fa_registry.reporting.labels import group_label, slug
-from fa_registry.reporting.report_values import SEVERITY, Columns, Values, audit_columns, integrity_row
+from fa_registry.reporting.report_values import SEVERITY, Columns, Values, audit_columns
 from fa_registry.reporting.text.filters import na, reading
 from fa_registry.reporting.view_models import (
     ChangedEdition,
@@ -189,17 +190,16 @@ class Sources:
 
         If the outcomes differ, the result also contains the differences between the editions.
         """
-        ids = [run.record.run_id for run in group.runs]
-        judged = [[by_run[run_id] for run_id in ids if run_id in by_run] for by_run in self.judgements]
-        verdicts = tuple(combine_verdicts(run.verdict for run in runs) if runs else NOT_JUDGED for runs in judged)
+        judged = self.judgements_of(group)
+        verdicts = tuple(combine_verdicts(run.verdict for run in runs) if runs else NOT_JUDGED for _, runs in judged)
         edition_differences: tuple[Difference, ...] = ()
         if len({verdict.outcome for verdict in verdicts}) > 1:
-            findings = ([finding for run in runs for finding in run.findings] for runs in judged)
-            edition_differences = tuple(differences(list(zip(self.editions, findings, strict=True)), self.known))
+            findings = [(edition, [finding for run in runs for finding in run.findings]) for edition, runs in judged]
+            edition_differences = tuple(differences(findings, self.known))
         return ComparedRow(group_label(group), group.setting, href, verdicts, edition_differences)
 
-    def others(self, group: Group) -> list[tuple[EditionReference, tuple[RunAudit, ...]]]:
-        """Return (edition, the runs as judged by this edition) for every edition except the first."""
+    def judgements_of(self, group: Group) -> list[tuple[EditionReference, tuple[RunAudit, ...]]]:
+        """Return (edition, the runs as judged by this edition) for every edition, the leading first."""
         return [
             (
                 edition,
@@ -209,7 +209,7 @@ class Sources:
                     if (judgement := by_run.get(run.record.run_id))
                 ),
             )
-            for edition, by_run in zip(self.editions[1:], self.judgements[1:], strict=True)
+            for edition, by_run in zip(self.editions, self.judgements, strict=True)
         ]
 
 
@@ -307,18 +307,21 @@ class EvidenceGroup:
 
 @dataclass(frozen=True)
 class EvidenceRow:
-    """Results of the audit's checks on one subject: counts of runs, and details."""
+    """Results of the audit's checks on one subject.
+
+    Attributes:
+        counts: Outcome → number of runs; the worst outcome is first.
+        said: The runs with each result, worst first.
+    """
 
     subject: str
-    agree: int
-    differ: int
-    not_possible: int
+    counts: Mapping[str, int]
     said: Truncated[EvidenceGroup]
 
     @property
     def outcome(self) -> str:
         """The worst outcome of all runs."""
-        return "differs" if self.differ else "not possible" if self.not_possible else "agrees"
+        return next(outcome for outcome, count in self.counts.items() if count)
 
 
 def evidence(runs: Sequence[RunAudit], excluded: Sequence[Exclusion] = ()) -> tuple[EvidenceRow, ...]:
@@ -340,7 +343,8 @@ def integrity_states(runs: Sequence[RunAudit], excluded: Sequence[Exclusion]) ->
         IntegrityRow(one.run_id, one.name, "mismatch", one.integrity.details if one.integrity else (one.reason,))
         for one in not_intact(excluded)
     ]
-    return rows + [integrity_row(run.record) for run in runs]
+    records = (run.record for run in runs)
+    return rows + [IntegrityRow(one.run_id, one.name, one.integrity.state, one.integrity.details) for one in records]
 
 
 def not_intact(excluded: Iterable[Exclusion]) -> list[Exclusion]:
@@ -351,7 +355,6 @@ def not_intact(excluded: Iterable[Exclusion]) -> list[Exclusion]:
 def _row(subject: str, run_ids: Mapping[tuple[str, str], Sequence[str]]) -> EvidenceRow:
     ordered = sorted(run_ids.items(), key=lambda item: WORST_FIRST.index(item[0][0]))
     statement = [EvidenceGroup(outcome, detail, Truncated.first(MOST_RUNS, ids)) for (outcome, detail), ids in ordered]
-    differ, not_possible, agree = (
-        sum(len(ids) for (outcome, _), ids in ordered if outcome == counted) for counted in WORST_FIRST
-    )
-    return EvidenceRow(subject, agree, differ, not_possible, Truncated.first(MOST_STATEMENT, statement))
+    counts = Counter(outcome for (outcome, _), ids in ordered for _ in ids)
+    by_outcome = {outcome: counts[outcome] for outcome in WORST_FIRST}
+    return EvidenceRow(subject, by_outcome, Truncated.first(MOST_STATEMENT, statement))

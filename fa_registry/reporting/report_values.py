@@ -30,7 +30,6 @@ from fa_registry.reporting.view_models import (
     ControlRow,
     Estimate,
     FindingRow,
-    IntegrityRow,
     Number,
     SeedRow,
     SeedStatement,
@@ -106,7 +105,8 @@ class Values:
         record = run.record
         if site is not None:
             row = site_row(record, metric.name)
-            reading = row[site] if site < len(row) else Reading(None, f"site {site} was not measured")
+            absent = f"site {site} was not measured" if row else f"{metric.name} was not measured"
+            reading = row[site] if site < len(row) else Reading(None, absent)
         elif metric.compared_with_control:
             headline = headline_of(record.measurements)
             if metric.name in (headline.frozen, headline.margin):
@@ -239,10 +239,6 @@ def control_text(rows: Sequence[ControlRow]) -> str:
     return "; ".join(parts)
 
 
-def integrity_row(record: RunRecord) -> IntegrityRow:
-    return IntegrityRow(record.run_id, record.name, record.integrity.state, record.integrity.details)
-
-
 SEVERITY = ("error", "fail", "warn", "not_applicable", "skipped", "waived", "pass")
 
 
@@ -292,7 +288,9 @@ def rule_sentence(finding: Finding, record: RunRecord, card_metrics: Known) -> s
 
 
 CLEAR_STATES = {"OK": "clear"}
-LARGEST = {"growth": "growth_max", "growth_init": "growth_init_max"}
+PER_BLOCK, SINCE = ("growth", "growth_max"), ("growth_init", "growth_init_max")
+# Growth metric → its largest value over the sites
+LARGEST = {**dict.fromkeys(PER_BLOCK, PER_BLOCK[1]), **dict.fromkeys(SINCE, SINCE[1])}
 
 
 def _compared_value(name: str, record: RunRecord) -> float | None:

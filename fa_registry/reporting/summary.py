@@ -15,31 +15,18 @@ from fa_registry.reporting.labels import join_with_and
 from fa_registry.reporting.report_index import Sources
 
 MOST_METHODS, MOST_RECIPES = 6, 2  # in one clause
-# Result → clause about one method, and about several methods. The first result that occurs is the first sentence.
+# Result → clause about one or more methods. The first result that occurs is the first sentence.
 CLAUSES = {
-    "below": (
-        "{} ends below its own frozen blocks: training the blocks made the network worse ({recipe})",
-        "{} end below their own frozen blocks: training the blocks made the network worse ({recipe})",
-    ),
-    "at chance": ("{} is not better than chance", "{} are not better than chance"),
-    "not above": (
-        "{} does not end above its own frozen blocks by the required margin",
-        "{} do not end above their own frozen blocks by the required margin",
-    ),
-    "undecided": (
-        "{} is undecided: the runs do not show whether training the blocks made the network better",
-        "{} are undecided: the runs do not show whether training the blocks made the network better",
-    ),
-    "not compared": ("{} was not compared with frozen blocks", "{} were not compared with frozen blocks"),
-    "no claim": (
-        "{} allows no claim about the training of its blocks",
-        "{} allow no claim about the training of their blocks",
-    ),
-    "above": (
-        "{} ends above its own frozen blocks: training the blocks made the network better ({recipe})",
-        "{} end above their own frozen blocks: training the blocks made the network better ({recipe})",
-    ),
+    "below": "{names} {end} below {their} own frozen blocks: training the blocks made the network worse ({recipe})",
+    "at chance": "{names} {are} not better than chance",
+    "not above": "{names} {do} not end above {their} own frozen blocks by the required margin",
+    "undecided": "{names} {are} undecided: the runs do not show whether training the blocks made the network better",
+    "not compared": "{names} {were} not compared with frozen blocks",
+    "no claim": "{names} {allow} no claim about the training of {their} blocks",
+    "above": "{names} {end} above {their} own frozen blocks: training the blocks made the network better ({recipe})",
 }
+# Word of a clause about several methods → word of a clause about one method
+OF_ONE = {"end": "ends", "are": "is", "do": "does", "were": "was", "allow": "allows", "their": "its"}
 ANSWERS = {  # result of `gamma_answer` → text
     "not": "may not be claimed",
     "open": "open",
@@ -61,36 +48,34 @@ RESULTS = {
 
 def depth_summary(report: AuditReport) -> tuple[str, ...]:
     """Return at most two sentences, from the findings, that compare methods with their own frozen blocks."""
-    methods: dict[str, Counter[str]] = {result: Counter() for result in CLAUSES}
-    recipes: dict[str, list[str]] = {result: [] for result in CLAUSES}
-    settings: Counter[str] = Counter()
     sources = Sources.of(report)
-    for group in sources.groups:
-        if not group.control:
-            spec, result = group.runs[0].record.spec, _result(group, sources.left_out(group))
-            methods[result][spec.label] += 1
-            recipes[result].append(_recipe(spec))
-            settings[spec.label] += 1
-    clauses = [
-        forms[len(methods[result]) > 1].format(_named(methods[result], settings), recipe=_joined(recipes[result]))
-        for result, forms in CLAUSES.items()
-        if methods[result]
+    found = [
+        (group.runs[0].record.spec, _result(group, sources.left_out(group)))
+        for group in sources.groups
+        if not group.control
     ]
+    settings = Counter(spec.label for spec, _ in found)
+    clauses = []
+    for result, clause in CLAUSES.items():
+        specs = [spec for spec, one in found if one == result]
+        labels = Counter(spec.label for spec in specs)
+        if specs:
+            forms = OF_ONE if len(labels) == 1 else dict(zip(OF_ONE, OF_ONE, strict=True))
+            names, recipe = _named(labels, settings), _joined(list(map(_recipe, specs)))
+            clauses.append(clause.format(names=names, recipe=recipe, **forms))
     return tuple(f"{text}." for text in (*clauses[:1], "; ".join(clauses[1:])) if text)
 
 
 def gamma_summary(report: AuditReport) -> str:
     """Return one line that lists the methods by their claim about Γ, or an empty string without Γ."""
-    methods: dict[str, Counter[str]] = {kind: Counter() for kind in ANSWERS}
-    settings: Counter[str] = Counter()
     sources = Sources.of(report)
-    for group in sources.groups:
-        label = group.runs[0].record.spec.label
-        kind = gamma_answer(group.runs, report.cards, sources.left_out(group))
-        settings[label] += 1
-        if kind in methods:
-            methods[kind][label] += 1
-    clauses = [f"{ANSWERS[kind]}: {_named(counts, settings)}" for kind, counts in methods.items() if counts]
+    found = [
+        (group.runs[0].record.spec.label, gamma_answer(group.runs, report.cards, sources.left_out(group)))
+        for group in sources.groups
+    ]
+    settings = Counter(label for label, _ in found)
+    counts = {kind: Counter(label for label, one in found if one == kind) for kind in ANSWERS}
+    clauses = [f"{ANSWERS[kind]}: {_named(labels, settings)}" for kind, labels in counts.items() if labels]
     return f"{GAMMA}: {'; '.join(clauses)}." if clauses else ""
 
 

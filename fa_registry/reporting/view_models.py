@@ -8,16 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from fa_registry.records import AuditReport, EditionReference, OtherRun, Reading, RuleDifference, Verdict, Waiver
 
 T = TypeVar("T")
-
-
-def documented(help: str, unit: str) -> Any:
-    """Return a dataclass field whose metadata contain a description and a unit."""
-    return field(metadata={"help": help, "unit": unit})
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,15 +92,6 @@ class Truncated(Generic[T]):
 
 
 @dataclass(frozen=True)
-class MetricSummary:
-    """One metric: its description and its estimate over seeds."""
-
-    name: str
-    words: str
-    estimate: Estimate
-
-
-@dataclass(frozen=True)
 class Claim:
     """One statement about a method.
 
@@ -143,13 +129,13 @@ class Entry:
 class Row(Generic[T]):
     """One row of a table, or a group of rows.
 
-    A group contains the rows of one metric (one row per seed) or of one method (one row per site).
+    A group contains the rows of one metric (one row per seed or per site) or of one method (one row per site).
 
     Attributes:
-        name: A site, a seed, a method, or the key of a metric.
+        name: A site, a seed, a method, a field, the code of a rule, or the key of a metric.
         cells: One cell per column; empty if `rows` contains the cells.
         symbol: Symbol of the metric.
-        words: Description of the metric.
+        words: Description of the metric, or title of the rule.
         run_ids: Ids of the runs from which all cells were read; used only if the cells themselves have no run ids.
         rows: The rows of a group.
     """
@@ -204,7 +190,7 @@ class Judged:
 
 @dataclass(frozen=True)
 class AuditRow:
-    """One row of the audit table: a method in a setting.
+    """A method in a setting: a row of the audit table, or a column of the comparison.
 
     Attributes:
         method: Label of the method: the name and, if there are options, `name=value, name=value`.
@@ -219,6 +205,7 @@ class AuditRow:
     method: str
     name: str
     options: str
+    setting: str
     control: bool
     verdict: Verdict
     seeds: tuple[SeedRow, ...]
@@ -257,13 +244,13 @@ class SettingTable:
 
     Attributes:
         number: Number of the setting, counted from 1.
-        footnotes: Reasons for missing numbers; empty if all settings share the footnotes of the page.
+        footnotes: Reasons for missing numbers, counted from 1.
     """
 
     number: int
     setting: str
     rows: tuple[AuditRow, ...]
-    footnotes: tuple[Footnote, ...] = ()
+    footnotes: tuple[Footnote, ...]
 
 
 @dataclass(frozen=True)
@@ -508,15 +495,6 @@ class Table(Generic[T]):
     notes: tuple[str, ...] = ()
     cards: tuple[CardLine, ...] = ()
     measured: str = ""
-
-
-@dataclass(frozen=True)
-class FirstFire:
-    """The epochs at which a rule first fired, as text, one epoch per seed."""
-
-    rule: str
-    title: str
-    epochs: tuple[str, ...]
 
 
 @dataclass(frozen=True)

@@ -63,9 +63,9 @@ def test_every_column_has_its_runs_and_exact_credit_is_marked(result, capsys, mo
     compared(result, as_json=False)
     printed = capsys.readouterr().out
     (part, _) = result.context.parts[0]
-    assert all(run_id[:8] in printed for column in part.columns for _, run_id, _ in column.seeds)
+    assert all(row.run_id[:8] in printed for column in part.columns for row in column.seeds)
     (line,) = [line for line in printed.splitlines() if "Γ site 0" in line]
-    assert line.count("(exact)") == sum(0 in sites for sites in part.sites[0].exact) > 0
+    assert line.count("(exact)") == sum(0 in sites for sites in part.exact) > 0
     assert not any("(exact)" in line for line in printed.splitlines() if "‖h_l‖ site" in line)
 
 
@@ -77,6 +77,14 @@ def test_json_has_the_parts_and_no_picture(result, capsys):
     (part,) = made["parts"]
     site, estimates = part["sites"][0]["rows"][0]
     assert made["page"] == "reports/compare.html" and (site, len(estimates)) == (0, len(part["columns"]))
+    keys = "setting comparable why_not columns quantities aggregates rules paired fields sites"
+    assert list(part) == keys.split()
+    assert list(part["columns"][0]) == ["label", "setting", "verdict", "seeds", "proof"]
+    for metric in (*part["quantities"], *part["aggregates"]):
+        assert list(metric) == ["name", "symbol", "words", "label", "estimates"]
+        assert len(metric["estimates"]) == len(part["columns"])
+    assert all(list(metric) == ["name", "symbol", "words", "rows", "exact"] for metric in part["sites"])
+    assert all(list(field) == ["field", "values"] for field in part["fields"])
 
 
 DFA = [make_record("dfa", seed, 0.90, 3.0, 0.1, 0.1) for seed in SEEDS]

@@ -14,7 +14,6 @@ from click.testing import CliRunner
 from fa_registry.cli import main
 from fa_registry.inspection import doctor
 from fa_registry.reporting import render
-from fa_registry.reporting.pages import form
 from fa_registry.reporting.pages.index import NO_FIGURES
 from fa_registry.studies.executors import local, side_by_side
 from tests.commands.adoption import SPEC, Elsewhere, trained_elsewhere
@@ -60,7 +59,7 @@ def nothing_twice(undrawn, measured_once, in_this_process):
 
 def leave_out_figures(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(render, "setting_figures", lambda groups, cards: NO_FIGURES)
-    patch.setattr(form, "form_figures", lambda group, controls, cards: ())
+    patch.setattr(render, "form_figures", lambda group, controls, cards: ())
 
 
 @pytest.fixture

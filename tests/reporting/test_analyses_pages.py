@@ -89,7 +89,7 @@ def test_cells_are_text_and_numbers_with_their_runs(rich):
     assert never.reading.value is None and never.reading.reason
     ids = {run.record.run_id for run in rich.runs}
     assert all(row.run_ids and set(row.run_ids) <= ids for row in first.rows.shown)
-    assert first.figure.uri.startswith("data:image/png;base64,")
+    assert first.figure.drawn.uri.startswith("data:image/png;base64,")
 
 
 def test_the_page_holds_tables_and_figures(rich_pages):

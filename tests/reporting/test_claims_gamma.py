@@ -117,7 +117,7 @@ def test_a_method_whose_credit_is_the_gradient_is_never_claimed_to_be_aligned(ri
     """Γ = 1 by construction is no evidence of alignment, regardless of rounding."""
     report = of_bp(rich, row, **spec)
     sources = Sources.of(report)
-    (form,) = [form_context(group, link, sources, {}) for group, link in sources.forms if group.method[:2] == "bp"]
+    (form,) = [form_context(group, link, sources) for group, link in sources.forms if group.method[:2] == "bp"]
     notes = [note_context(run, sources) for run in report.runs if run.record.spec.method == "bp"]
     for listed in (form.claims, *(note.claims for note in notes)):
         assert not {claim.key for claim in listed} & ABOUT_ALIGNMENT

@@ -19,7 +19,7 @@ from fa_registry.records import UndecidedCause
 from fa_registry.reporting import claims as claims_module
 from fa_registry.reporting import claims_depth, claims_gamma, claims_reference
 from fa_registry.reporting.claims import claims
-from fa_registry.reporting.claims_reference import KEYS, TOPICS
+from fa_registry.reporting.claims_reference import KEYS
 from tests.reporting.claim_rows import (
     rows_of_adopted_runs,
     rows_of_evidence,
@@ -90,14 +90,13 @@ def test_a_sentence_is_stated_where_it_is_earned_and_another_or_gone_where_one_t
 
 
 def test_the_table_holds_every_claim_there_is():
-    assert {row.key for row in ROWS} == set(KEYS) >= {*WITH_TOPIC} and len(WITH_TOPIC) == len({*WITH_TOPIC})
+    assert {row.key for row in ROWS} == set(KEYS)
 
 
 def test_a_claims_kind_is_that_of_its_key():
     for one in ROWS:
         for claim in one.earned():
-            assert KEYS[claim.key] == claim.kind
-            assert claim.key in TOPICS.get(claim.topic, (claim.key,)) and bool(claim.topic) == (claim.key in WITH_TOPIC)
+            assert KEYS[claim.key] == (claim.kind, claim.topic)
 
 
 def pieces(module: ModuleType) -> Iterator[tuple[str, int]]:
@@ -115,7 +114,6 @@ def pieces(module: ModuleType) -> Iterator[tuple[str, int]]:
             yield from ((piece, node.lineno) for piece in re.split(r"\{\w+\}", node.value) if " " in piece.strip())
 
 
-WITH_TOPIC = [key for keys in TOPICS.values() for key in keys]
 NAMES = {
     *KEYS,
     *get_args(UndecidedCause),

@@ -13,15 +13,16 @@ from fa_registry.protocol.grouping import groups
 from fa_registry.records import Recipe
 from fa_registry.reporting.pages.comparison import (
     compare_context,
-    compared_sites,
+    compared_setting,
     differing_fields,
+    is_of_setting,
     layer_figure,
     layer_numbers,
-    of_setting,
     paired_rows,
     settings_shared,
 )
 from fa_registry.reporting.pages.form import form_context
+from fa_registry.reporting.pages.index import setting_tables
 from fa_registry.reporting.render import render_comparison
 from fa_registry.reporting.report_index import Sources
 from fa_registry.reporting.report_values import Values
@@ -32,6 +33,11 @@ from tests.reporting.report_changes import changed
 
 def group(report, method):
     return next(group for group in groups(report) if group.method == method)
+
+
+def part_of(report, chosen, cards=None):
+    """The comparison of these groups in one part, without its figures."""
+    return compared_setting(chosen, (), Sources.of(dataclasses.replace(report, cards=cards or {})))
 
 
 def moved(record, dataset="mnist"):
@@ -48,22 +54,35 @@ def two_settings(judged, report):
 
 def test_the_figures_are_those_of_the_form(report):
     sources = Sources.of(report)
-    forms = {group.method: form_context(group, link, sources, {}) for group, link in sources.forms}
+    forms = {group.method: form_context(group, link, sources) for group, link in sources.forms}
     ((part, _),) = compare_context(report, [group(report, "dfa"), group(report, "bp")]).parts
-    assert [column.label for column in part.columns] == ["dfa", "bp"]
+    assert [column.method for column in part.columns] == ["dfa", "bp"]
     for place, form in enumerate((forms["dfa"], forms["bp"])):
-        shown = {quantity.name: quantity.estimates[place] for quantity in (*part.quantities, *part.aggregates)}
+        shown = part.columns[place].estimates
         assert (shown["accuracy"], shown["margin_pp"]) == (form.accuracy, form.margin)
         assert (shown["frozen_accuracy"], shown["gamma_deep_mean"]) == (form.frozen, form.gamma)
-        assert [shown[metric.name] for metric in form.aggregates] == [metric.estimate for metric in form.aggregates]
+        assert [shown[metric.name] for metric in form.aggregates] == [row.cells[0] for row in form.aggregates]
         assert part.columns[place].verdict == form.verdict
         assert [row for rule in part.rules for row in rule.columns[place]] == list(form.findings)
+
+
+def test_a_column_is_the_row_of_the_audit_table(rich):
+    sources = Sources.of(rich)
+    chosen = [one for one in sources.groups if not one.control]
+    part = compared_setting(chosen, sources.columns, sources)
+    rows = {row.method: row for table in setting_tables(sources) for row in table.rows if not row.control}
+    assert [column.method for column in part.columns] == list(rows)
+    for column, row in zip(part.columns, rows.values(), strict=True):
+        assert (column.verdict, column.proof, column.control_state) == (row.verdict, row.proof, row.control_state)
+        assert [seed.run_id for seed in column.seeds] == [seed.run_id for seed in row.seeds]
+        for name, estimate in row.estimates.items():
+            assert column.estimates[name] == dataclasses.replace(estimate, marks=())
 
 
 @pytest.mark.long
 def test_only_what_differs_is_named(rich):
     ((part, _),) = compare_context(rich, [group(rich, "dfa"), group(rich, "frozen")]).parts
-    assert {field.field: field.values for field in part.fields} == {
+    assert part.fields == {
         "method": ("dfa", "bp"),
         "control": ("none", "frozen"),
     }
@@ -73,7 +92,7 @@ def test_only_what_differs_is_named(rich):
 def test_columns_of_a_shared_setting_are_together_and_the_rest_is_reported(two_settings):
     made = compare_context(two_settings, [group for group in groups(two_settings) if group.method in ("dfa", "bp")])
     ((part, _),) = made.parts
-    assert part.comparable and [column.label for column in part.columns] == ["bp", "dfa"]
+    assert part.comparable and [column.method for column in part.columns] == ["bp", "dfa"]
     assert made.remarks[0].startswith("dfa also ran") and "mnist · resmlp" in made.remarks[0]
 
 
@@ -105,23 +124,23 @@ def test_nested_fields_by_dotted_name_and_a_dash_where_there_is_none(judged, rec
     first = record("dfa", 1, 0.5, 3.0, 0.1, 0.1)
     changes = {"recipe": Recipe(learning_rate=0.5), "method_options": {"K": 2}, "seed": 7, "penalty": 0.01}
     other = dataclasses.replace(first, run_id="e" * 32, spec=dataclasses.replace(first.spec, **changes))
-    fields = {field.field: field for field in differing_fields(groups(judged([first, other])))}
-    assert {name: field.values for name, field in fields.items()} == {
+    fields = differing_fields(groups(judged([first, other])))
+    assert fields == {
         "seed": ("1", "7"),
         "method_options.K": ("—", "2"),
         "recipe.learning_rate": ("0.001", "0.5"),
         "penalty": ("0.0", "0.01"),
     }
-    assert [name for name, field in fields.items() if of_setting(field)] == ["recipe.learning_rate"]
+    assert list(filter(is_of_setting, fields)) == ["recipe.learning_rate"]
 
 
 def test_the_same_specification_differs_in_nothing(report):
-    assert differing_fields([groups(report)[0], groups(report)[0]]) == ()
+    assert differing_fields([groups(report)[0], groups(report)[0]]) == {}
 
 
 def test_it_shows_the_geometric_mean_of_g_and_the_mean_of_gamma(rich):
     chosen = [group for group in groups(rich) if group.method in ("bp", "dfa")]
-    frame = layer_numbers(chosen, {})
+    frame = layer_numbers(part_of(rich, chosen))
     runs = chosen[0].runs
     rows = [run.record.measurements.sites for run in runs]
     first = frame[(frame["method"] == "bp") & (frame["site"] == 0)].set_index("panel")["value"]
@@ -134,25 +153,40 @@ def test_it_shows_the_geometric_mean_of_g_and_the_mean_of_gamma(rich):
 
 def test_the_same_bytes_twice_and_text_for_who_cannot_see_it(rich):
     chosen = list(groups(rich))
-    figure = layer_figure(chosen, {})
-    assert layer_figure(chosen, {}) == figure and figure.drawn
+    part = part_of(rich, chosen)
+    figure = layer_figure(part)
+    assert layer_figure(part) == figure and figure.drawn
     assert all(f"of {one.method} from" in figure.alt for one in chosen)
 
 
 def test_where_credit_is_exact_is_known_of_gamma_and_of_the_methods_that_say_so(rich):
     bp, dfa = (group for group in groups(rich) if group.method in ("bp", "dfa"))
     cards = {"methods/bp": {"exact_sites": "all"}, "methods/dfa": {"exact_sites": "last"}}
-    gamma, *others = compared_sites([bp, dfa], cards)
+    part = part_of(rich, [bp, dfa], cards)
+    gamma, *others = part.sites
     sites = len(gamma.rows)
-    assert gamma.exact == (tuple(range(sites)), (sites - 1,)) and all(other.exact == ((), ()) for other in others)
-    assert compared_sites([bp], {})[0].exact == ((),)
+    assert part.exact_sites(gamma.name) == (tuple(range(sites)), (sites - 1,))
+    assert {part.exact_sites(other.name) for other in others} == {((), ())}
+    frame = layer_numbers(part)
+    assert set(frame["panel"]) == {"g", "gamma"} and not frame.loc[frame["panel"] == "g", "exact"].any()
+    assert frame.loc[frame["panel"] == "gamma", "exact"].sum() == sites + 1
+    assert part_of(rich, [bp]).exact == ((),)
+
+
+def test_the_last_site_is_that_of_each_network(rich):
+    bp, dfa = (group for group in groups(rich) if group.method in ("bp", "dfa"))
+    sites = dfa.runs[0].record.measurements.sites
+    shallow = tuple(changed(run, sites={"gamma": sites["gamma"][:3]}) for run in dfa.runs)
+    part = part_of(rich, [bp, dataclasses.replace(dfa, runs=shallow)], {"methods/dfa": {"exact_sites": "last"}})
+    assert part.exact == ((), (2,)) and len(part.sites[0].rows) == len(sites["gamma"])
 
 
 def test_runs_that_measured_no_site_have_no_figure(report, judged):
     record = report.runs[0].record
     bare = dataclasses.replace(record, measurements=dataclasses.replace(record.measurements, sites={}))
-    chosen = list(groups(judged([bare])))
-    assert compared_sites(chosen, {}) == () and layer_figure(chosen, {}) is None
+    alone = judged([bare])
+    part = part_of(alone, groups(alone))
+    assert part.sites == () and layer_figure(part) is None
 
 
 def rows_of(report, first, second):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from fa_registry.metrics import metric_named
 from fa_registry.records import Exclusion
-from fa_registry.reporting.files.csv import CALCULATED, audit_table, columns_of, guarded, unguarded, write_csv
+from fa_registry.reporting.files.csv import CALCULATED, audit_table, columns_of, guarded, write_csv
 from fa_registry.text_safety import escape_control
 from tests.reporting.runs import NO_FEEDBACK
 
@@ -104,7 +104,7 @@ def test_a_spreadsheet_calculates_nothing(name, report, tmp_path):
     first = dataclasses.replace(report.runs[0].record, name=name)
     audit = dataclasses.replace(report, runs=(dataclasses.replace(report.runs[0], record=first),), excluded=())
     (line,) = lines(audit, tmp_path)
-    assert line["name"] == guarded(escape_control(name)) and unguarded(line["name"]) == escape_control(name)
+    assert line["name"] == guarded(escape_control(name)) and line["name"].removeprefix("'") == escape_control(name)
     assert not CALCULATED.match(line["name"]) or line["name"][0] == "'"
 
 
@@ -115,7 +115,7 @@ def test_only_ascii_signs_are_guarded(name):
 
 @given(st.text())
 def test_the_guard_comes_off_again(text):
-    assert unguarded(guarded(text)) == text
+    assert guarded(text).removeprefix("'") == text
     assert not guarded(text).startswith(("=", "+", "-", "@", "\t", "\r"))
 
 

@@ -17,7 +17,6 @@ from fa_registry.reporting.pages.form import (
     check_blanks_kept,
     completion_commands,
     form_context,
-    form_page_context,
     inline_assets,
     lines,
     read_blanks,
@@ -55,10 +54,10 @@ def test_the_headline_says_what_the_size_of_the_test_set_leaves_open(report):
     for runs, statement in ((tuple(sized), True), (report.runs, False)):
         sources, written = Sources.of(dataclasses.replace(report, runs=runs)), TemplateRenderer()
         group, link = next(pair for pair in sources.forms if pair[0].method == "bp")
-        context = form_context(group, link, sources, {})
+        context = form_context(group, link, sources)
         assert (context.sampling is not None) == statement
         for kind in ("html", "md"):
-            text = written.render(f"form.{kind}.j2", variables(form_page_context(context, group, sources)))
+            text = written.render(f"form.{kind}.j2", variables(context))
             assert ("360 test samples" in text) == statement
 
 
@@ -228,7 +227,7 @@ def test_a_study_that_does_not_ship_is_asked_for_by_its_path(report):
 def test_pages_that_lack_something_show_those_lines_and_whole_ones_none(report, rich_pages, judged):
     whole = judged([run.record for run in report.runs if run.record.spec.method == "bp"])
     sources = Sources.of(whole)
-    (form,) = [form_context(group, link, sources, {}) for group, link in sources.forms]
+    (form,) = [form_context(group, link, sources) for group, link in sources.forms]
     assert form.completing == () and index_context(sources).completing == ()
     shown = [name for name, text in rich_pages.items() if "These commands complete the audit:" in text]
     assert "index.html" in shown and {name.rpartition(".")[2] for name in shown} == {"html", "md"}

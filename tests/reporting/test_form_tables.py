@@ -120,7 +120,7 @@ def test_a_quantity_with_fewer_sites_is_filled_with_na(dfa, report):
 def test_the_first_fire_is_shown_for_every_seed(dfa, report):
     assert first_fires(report.runs[:1]) == ()
     quiet = dataclasses.replace(dfa[1], findings=(dataclasses.replace(dfa[1].findings[0], first_fire=None),))
-    assert first_fires([dfa[0], quiet])[0].epochs[1] == "never"
+    assert first_fires([dfa[0], quiet])[0].cells[1] == "never"
 
 
 @pytest.fixture

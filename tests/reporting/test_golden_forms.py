@@ -53,7 +53,7 @@ def form_of(kind: str) -> str:
     ]
     sources = Sources.of(an_audit(*(waivers if kind == "waived rule" else ())))
     group, link = next(pair for pair in sources.forms if pair[0].method == KINDS[kind])
-    return TemplateRenderer().render("form.md.j2", variables(form_context(group, link, sources, {})))
+    return TemplateRenderer().render("form.md.j2", variables(form_context(group, link, sources)))
 
 
 def path_of(kind: str) -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from types import SimpleNamespace
 
 import pytest
 
@@ -11,12 +10,12 @@ from fa_registry.metrics import metric_named
 from fa_registry.metrics import table as metric_table
 from fa_registry.protocol.grouping import compared_methods, groups
 from fa_registry.records import FurtherLimit, Reading, Verdict, Waiver
+from fa_registry.reporting.audit_rows import judged_columns
 from fa_registry.reporting.pages import index as build_index
 from fa_registry.reporting.pages.index import (
-    audit_table_context,
     headline,
     index_context,
-    judged_columns,
+    setting_tables,
     short_names,
     waiver_rows,
 )
@@ -24,6 +23,7 @@ from fa_registry.reporting.report_index import Sources
 from fa_registry.reporting.report_values import SEVERITY
 from fa_registry.reporting.text.environment import TemplateRenderer, variables
 from fa_registry.reporting.view_models import Judged, Link
+from tests.reporting.page import Page
 from tests.reporting.report_changes import changed, with_record
 
 pytestmark = pytest.mark.usefixtures("undrawn")
@@ -74,27 +74,23 @@ def test_a_large_registry_is_cut_and_counted(report, monkeypatch):
     assert (len(context.findings.shown), context.findings.left) == (2, whole.findings.total - 2)
     assert (context.excluded.left, context.integrity.left, context.commands.left) == (2, 4, 4)
     assert not context.details and all(len(count.links) == 1 for count in context.counts)
-    assert all(len(note.run_ids.shown) == 1 for note in context.footnotes)
+    assert all(len(note.run_ids.shown) == 1 for part in context.settings for note in part.footnotes)
 
 
 @pytest.fixture
 def table():
-    return lambda report: TemplateRenderer().render(
-        "audit_table.tex.j2", variables(audit_table_context(Sources.of(report)))
-    )
+    return lambda report: TemplateRenderer().render("audit_table.tex.j2", variables(index_context(Sources.of(report))))
 
 
 def test_seeds_have_their_numbers_while_a_page_shows_them(report, monkeypatch):
     """Of many runs no page does, and nothing keeps them; what is in the table is the same."""
-    contexts = [audit_table_context, lambda sources: SimpleNamespace(tables=index_context(sources).settings)]
-    kept = [make(Sources.of(report)).tables for make in contexts]
+    table = next(setting_tables(Sources.of(report)))
     monkeypatch.setattr("fa_registry.reporting.pages.index.MOST", 1)
-    without = [make(Sources.of(report)).tables for make in contexts]
-    for tables, bare in zip(kept, without, strict=True):
-        for row, other in zip(tables[0].rows, bare[0].rows, strict=True):
-            assert all(seed.numbers for seed in row.seeds) and not any(seed.numbers for seed in other.seeds)
-            assert row.estimates == other.estimates
-        assert tables[0].footnotes == bare[0].footnotes
+    bare = next(setting_tables(Sources.of(report)))
+    for row, other in zip(table.rows, bare.rows, strict=True):
+        assert all(seed.numbers for seed in row.seeds) and not any(seed.numbers for seed in other.seeds)
+        assert row.estimates == other.estimates
+    assert table.footnotes == bare.footnotes
 
 
 def test_a_healthy_audit_has_no_footnote(table, judged, record):
@@ -123,9 +119,14 @@ def test_a_setting_is_a_table_of_its_own_with_footnotes_from_one(judged, record)
         setting="another",
         measurements=lost,
     )
-    context = audit_table_context(Sources.of(judged([first, other])))
-    assert [(table.number, table.setting) for table in context.tables] == [(1, first.setting), (2, "another")]
-    assert [note.mark for table in context.tables for note in table.footnotes] == [1, 1, 2]
+    sources = Sources.of(judged([first, other]))
+    tables = list(setting_tables(sources))
+    assert [(table.number, table.setting) for table in tables] == [(1, first.setting), (2, "another")]
+    assert [note.mark for table in tables for note in table.footnotes] == [1, 1, 2]
+    page = Page(TemplateRenderer().render("index.html.j2", variables(index_context(sources))))
+    notes = [name for name in page.ids if name.startswith("note-")]
+    assert notes == ["note-1-1", "note-2-1", "note-2-2"]
+    assert {name[1:] for name in page.references if name.startswith("#note-")} == {*notes}
 
 
 PASS = Verdict("PASS", "pass")
@@ -150,7 +151,6 @@ def test_one_sentence_says_every_verdict_worst_first(report, outcomes, sentence)
     model = groups(report)[0]
     found = headline([group(model, outcome) for outcome in outcomes])
     assert found.sentence == sentence
-    assert sum(count for _, count in found.counts) == len(outcomes)
 
 
 def test_a_method_in_two_settings_is_two_pairs(report):
@@ -191,12 +191,7 @@ def test_every_growth_above_its_limit_is_marked_and_a_gamma_that_may_not_be_clai
         return judged_columns(dataclasses.replace(group, runs=tuple(runs)), columns).get("growth_init_max")
 
     assert marked(51.0) == Judged("D1", "fail", (42, 123)) and marked(50.0) is None
-    rows = {
-        row.name: row.answers
-        for part in audit_table_context(Sources.of(rich)).tables
-        for row in part.rows
-        if not row.control
-    }
+    rows = {row.name: row.answers for part in setting_tables(Sources.of(rich)) for row in part.rows if not row.control}
     assert rows["fa"] == {"gamma_deep_mean": "not"} and rows["bp"] == {}
 
 

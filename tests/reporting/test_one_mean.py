@@ -60,8 +60,7 @@ def test_a_growth_over_seeds_is_one_number_on_every_page_and_in_the_terminal(tmp
     assert shown in pages["audit_table.tex"]
     assert terminal_rows(report)["fa"][GROWTH_PRINTED] == shown
     ((part, _),) = compare_context(report, [fa]).parts
-    (growth,) = (quantity for quantity in part.quantities if quantity.name == "growth_max")
-    assert estimate_text(growth.estimates[0]).startswith(shown)
+    assert estimate_text(part.columns[0].estimates["growth_max"]).startswith(shown)
     (row, *_) = CATALOG.get("cross_architecture").run(report, load_edition("2026-05")).rows
     assert row["growth_max"].reading.value == pytest.approx(MEAN)
     for text in pages.values():
@@ -105,8 +104,7 @@ def test_a_comparison_and_an_analysis_say_of_how_many_seeds_too(tmp_path):
     runs = [changed(run, scalars={"growth_max": None}) if not at else run for at, run in enumerate(report.runs)]
     report = dataclasses.replace(report, runs=tuple(runs))
     ((part, _),) = compare_context(report, list(groups(report))[:1]).parts
-    (growth,) = (quantity for quantity in part.quantities if quantity.name == "growth_max")
-    assert "(1 of 2)" in estimate_text(growth.estimates[0])
+    assert "(1 of 2)" in estimate_text(part.columns[0].estimates["growth_max"])
     analysis = CATALOG.get("cross_architecture").run(report, load_edition("2026-05"))
     (column,) = (one for one in analysis.tables[0].columns if one.name == "growth_max")
     assert cell_text(analysis.rows[0]["growth_max"], column, {}) == "4,000 (1 of 2)"

@@ -12,7 +12,7 @@ from fa_registry.records import Waiver
 from fa_registry.reporting.figures import page as figure_page
 from fa_registry.reporting.files import report_files
 from fa_registry.reporting.pages import index
-from fa_registry.reporting.pages.form import form_context, form_page_context
+from fa_registry.reporting.pages.form import form_context
 from fa_registry.reporting.report_index import Sources
 from fa_registry.reporting.text.environment import TemplateRenderer, variables
 from fa_registry.reporting.text.filters import markdown_text
@@ -160,8 +160,7 @@ def formed():
         sources = Sources.of(report)
         group, link = next((group, link) for group, link in sources.forms if group.method == method)
         context = form_context(group, link, sources, dict(written))
-        page = variables(form_page_context(context, group, sources))
-        return context, {kind: TemplateRenderer().render(f"form.{kind}.j2", page) for kind in KINDS}
+        return context, {kind: TemplateRenderer().render(f"form.{kind}.j2", variables(context)) for kind in KINDS}
 
     return made
 
@@ -171,7 +170,7 @@ def test_every_word_of_judgement_is_in_both(formed, rich, method):
     context, pages = formed(rich, method)
     texts = [claim.text for claim in context.claims]
     texts += [statement.sentence for row in context.findings for statement in row.said]
-    texts += [statement.sentence for other in context.others for row in other.findings for statement in row.said]
+    texts += [statement.sentence for other in context.opinions[1:] for row in other.findings for statement in row.said]
     texts += [answer.evidence for pitfall in context.pitfalls for answer in pitfall.answers]
     texts += [pitfall.title for pitfall in context.pitfalls]
     texts += [use for entry in context.bibliography.entries for use in entry.uses] + list(context.bibliography.uncited)

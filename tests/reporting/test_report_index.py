@@ -20,7 +20,7 @@ from fa_registry.records import (
     Verdict,
 )
 from fa_registry.reporting.claims import exclusion_claim
-from fa_registry.reporting.pages.form import form_context, form_page_context
+from fa_registry.reporting.pages.form import form_context
 from fa_registry.reporting.report_index import (
     MOST_STATEMENT,
     SAME_FINDINGS,
@@ -113,10 +113,7 @@ def pages(report):
     sources, written = Sources.of(report), TemplateRenderer()
     return {
         group.method: [
-            written.render(
-                f"form.{kind}.j2", variables(form_page_context(form_context(group, link, sources, {}), group, sources))
-            )
-            for kind in ("html", "md")
+            written.render(f"form.{kind}.j2", variables(form_context(group, link, sources))) for kind in ("html", "md")
         ]
         for group, link in sources.forms
     }
@@ -167,9 +164,9 @@ def test_one_line_a_subject_with_the_runs_of_each_outcome_worst_first():
     rows = evidence(
         [run("r1", fine), run("r2", fine, strange)], [gone("r3", Check("code", "differs", "another dfa.py"))]
     )
-    assert [(row.subject, row.agree, row.differ, row.not_possible, row.outcome) for row in rows] == [
-        ("code", 2, 1, 0, "differs"),
-        ("a third-party check", 0, 0, 1, "not possible"),
+    assert [(row.subject, row.counts, row.outcome) for row in rows] == [
+        ("code", {"differs": 1, "not possible": 0, "agrees": 2}, "differs"),
+        ("a third-party check", {"differs": 0, "not possible": 1, "agrees": 0}, "not possible"),
     ]
     assert [(one.outcome, one.detail, one.run_ids.shown) for one in rows[0].said.shown] == [
         ("differs", "another dfa.py", ("r3",)),
@@ -180,7 +177,7 @@ def test_one_line_a_subject_with_the_runs_of_each_outcome_worst_first():
 def test_many_findings_are_cut_and_counted():
     runs = [run(f"r{index}", Check("tables", "differs", f"tag {index}")) for index in range(MOST_STATEMENT + 3)]
     (row,) = evidence(runs)
-    assert (len(row.said.shown), row.said.left, row.differ) == (MOST_STATEMENT, 3, MOST_STATEMENT + 3)
+    assert (len(row.said.shown), row.said.left, row.counts["differs"]) == (MOST_STATEMENT, 3, MOST_STATEMENT + 3)
 
 
 def test_runs_that_no_audit_checked_have_no_evidence():

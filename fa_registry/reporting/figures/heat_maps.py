@@ -17,7 +17,7 @@ from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.patches import Rectangle
 
-from fa_registry.metrics import metric_named, over_seeds, symbol_of
+from fa_registry.metrics import over_seeds, symbol_of
 from fa_registry.protocol.credit import exact_sites, is_exact
 from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.replay_summary import series_sentence
@@ -36,7 +36,13 @@ from fa_registry.reporting.figures.canvas import (
 )
 from fa_registry.reporting.figures.frames import from_frame
 from fa_registry.reporting.figures.style import FRAME, LIMIT, TICK
-from fa_registry.reporting.figures.trajectories import REFERENCE, Panel, limit, table_epochs
+from fa_registry.reporting.figures.trajectories import (
+    GROWTH_LIMIT,
+    REFERENCE,
+    Panel,
+    panel_limit,
+    table_epochs,
+)
 from fa_registry.reporting.labels import group_label
 from fa_registry.reporting.text import filters
 from fa_registry.reporting.text.filters import compact
@@ -47,31 +53,9 @@ COLUMNS = ("method", "site", "epoch", "value", "reason", "exact", "run_ids")
 
 
 BY_SITE = (  # metrics of RunRecord.by_site
-    Panel(
-        "growth",
-        metric_named("growth").title,
-        metric_named("growth").words,
-        metric_named("growth").words,
-        "num",
-        log=True,
-        judged="growth",
-    ),
-    Panel(
-        "g_norm_mean_ce",
-        REFERENCE,
-        metric_named("g_norm_mean_ce").words,
-        symbol_of("g_norm_mean_ce"),
-        "sci",
-        log=True,
-    ),
-    Panel(
-        "gamma",
-        metric_named("gamma").title,
-        f"{symbol_of('gamma')}, cosine of credit and gradient",
-        symbol_of("gamma"),
-        "cos",
-        log=False,
-    ),
+    Panel.named("growth", GROWTH_LIMIT),
+    Panel.named("g_norm_mean_ce", title=REFERENCE, label=symbol_of("g_norm_mean_ce")),
+    Panel.named("gamma", axis=f"{symbol_of('gamma')}, cosine of credit and gradient", label=symbol_of("gamma")),
 )
 
 
@@ -115,7 +99,7 @@ def heat_panel(panel: Panel, numbers: pd.DataFrame, groups: Sequence[Group]) -> 
 
     The argument `numbers` must contain at least one value.
     """
-    rule = limit(panel.judged, groups)
+    rule = panel_limit(panel, groups)
     epochs = sorted(numbers["epoch"].unique().tolist())
     printed_epochs = [epochs[index] for index in table_epochs(len(epochs) - 1)]
     return PageFigure(
@@ -149,14 +133,11 @@ def _in_text(panel: Panel, numbers: pd.DataFrame) -> Iterator[str]:
 
 def _table(panel: Panel, numbers: pd.DataFrame, epochs: Sequence[int]) -> Iterator[Row[Number]]:
     visible_rows = numbers[~_nowhere(numbers) & numbers["epoch"].isin(epochs)]
-    missing = Reading(None, "no value was measured at this epoch")
     for method, rows in visible_rows.groupby("method", sort=False):
         ids = tuple(dict.fromkeys(rows["run_ids"].iloc[0].split()))
-        lines = []
-        for site, of_site in rows.groupby("site"):
-            readings = dict(zip(of_site["epoch"], map(from_frame, of_site["value"], of_site["reason"]), strict=True))
-            numbers = (Number(readings.get(epoch, missing), panel.kind, ids) for epoch in epochs)
-            lines.append(Row(str(site), tuple(numbers)))
+        sites = sorted(rows["site"].unique().tolist())
+        means = zip(sites, _of_means(rows, sites, epochs), strict=True)
+        lines = (Row(str(site), tuple(Number(mean, panel.kind, ids) for mean in row)) for site, row in means)
         yield Row(str(method), rows=tuple(lines), run_ids=ids)
 
 
@@ -226,6 +207,10 @@ class Scale:
     logarithmic: bool
     limit: float | None = None
 
+    def position(self, edge: float) -> float:
+        """Return the position of an edge on the colour bar, from 0 to 1."""
+        return (edge - self.edges[0]) / (self.edges[-1] - self.edges[0])
+
     def colour(self, value: float) -> str:
         """Return the colour of a finite value; a value outside of the scale has the colour of the nearest end."""
         if self.logarithmic:
@@ -287,10 +272,9 @@ def ramp(start: str, end: str, count: int) -> tuple[str, ...]:
 
 def bar(canvas: Canvas, scale: Scale, text: str, left: float, top: float) -> None:
     """Draw the colour bar with labelled ticks and a line at the limit of the rule."""
-    first, last = scale.edges[0], scale.edges[-1]
 
     def at(edge: float) -> float:
-        return left + LENGTH * (edge - first) / (last - first)
+        return left + LENGTH * scale.position(edge)
 
     for start, end, colour in zip(scale.edges, scale.edges[1:], scale.colours, strict=False):
         width = at(end) - at(start)
@@ -353,7 +337,7 @@ def _caption(frames: Mapping[Panel, pd.DataFrame], groups: Sequence[Group]) -> s
     text += " All methods and seeds share the colours."
     text += " Adjacent epochs with the same colour share a cell."
     for panel in frames:
-        rule = limit(panel.judged, groups)
+        rule = panel_limit(panel, groups)
         text += f" {panel.title}: orange beyond the limit of {rule[0]}, {filters.compact(rule[1])}." if rule else ""
         if not panel.log:
             text += " Γ: blue is positive, orange is negative, and purple is 1 by construction."
@@ -394,7 +378,7 @@ def _panel(
         for reading in row
         if reading.value is not None and site not in exact[label]
     )
-    rule = limit(panel.judged, trained)
+    rule = panel_limit(panel, trained)
     scale = scale_of(panel, [*informative], rule[1] if rule else None)
 
     def cells(group: Group, seed: int | None) -> tuple[MapCell, ...]:
@@ -426,10 +410,9 @@ def _why_absent(
 
 def _colour_bar(scale: Scale) -> tuple[tuple[tuple[int, int, str], ...], tuple[tuple[int, str], ...]]:
     """Return the colours and the ticks of a LayerPanel."""
-    low, high = scale.edges[0], scale.edges[-1]
 
     def at(edge: float) -> int:
-        return round(BAR * (edge - low) / (high - low))
+        return round(BAR * scale.position(edge))
 
     edges = zip(scale.edges, scale.edges[1:], scale.colours, strict=False)
     colours = tuple((at(start), at(end) - at(start), colour) for start, end, colour in edges)

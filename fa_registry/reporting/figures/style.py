@@ -13,12 +13,8 @@ from fa_registry.reporting.labels import group_label
 
 # Okabe and Ito's palette without yellow (invisible on white): distinguishable with any common colour blindness.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
-DASHES = (
-    "-",
-    (0, (5, 1.5)),
-    (0, (1, 1)),
-    (0, (4, 1, 1, 1)),
-)  # after the last colour, the colours are used again with the next dash pattern
+# After the last colour, the colours are used again with the next dash pattern.
+DASHES = ("-", (0, (5, 1.5)), (0, (1, 1)), (0, (4, 1, 1, 1)))
 CONTROL, FRAME, TICK = "#767676", "#8b949e", "#57606a"
 BAND, PANE = "#cfe6d8", "#f3f4f6"  # the range in which no verdict changes; the area of missing numbers
 DECISIONS = ("#F3C98B", "#d0d4d9", "#CFE6F5")  # fills of decisions, in addition to the palette

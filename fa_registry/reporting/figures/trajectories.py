@@ -12,9 +12,11 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 
 from fa_registry.metrics import (
+    GEOMETRIC,
     REFERENCE_BATCH,
     SUBJECTS,
     Headline,
+    Metric,
     headlines_of,
     label_of,
     metric_named,
@@ -171,58 +173,72 @@ class Panel:
     """One figure of a metric.
 
     Attributes:
-        `quantity`: Key of the metric's trajectory in the record of a run.
         axis: Description of the metric.
         label: Axis label, which may contain formulas of matplotlib's parser.
-        kind: Number format, a key of filters.KINDS.
         judged: (metric, factor) of each metric whose limit is drawn in this figure; the limit is multiplied by the factor.
         is_headline: Whether the metric is a main metric, whose label has no formula and whose figure shows controls and chance.
     """
 
-    quantity: str
+    metric: Metric
     title: str
     axis: str
     label: str
-    kind: str
-    log: bool
     judged: tuple[tuple[str, float], ...] = ()
     is_headline: bool = False
 
     @classmethod
     def of(cls, headline: Headline) -> Panel:
         """Return the figure of a main metric."""
-        title = headline.metric.title
-        return cls(headline.name, title, headline.axis, headline.axis_label, headline.kind, log=False, is_headline=True)
+        return cls(headline.metric, headline.metric.title, headline.axis, headline.axis_label, is_headline=True)
+
+    @classmethod
+    def named(cls, name: str, judged: tuple[tuple[str, float], ...] = (), **texts: str) -> Panel:
+        """Return the figure of a built-in metric with the texts of its declaration, except those in `texts`."""
+        metric = metric_named(name)
+        return cls(
+            metric, **{"title": metric.title, "axis": metric.words, "label": metric.words} | texts, judged=judged
+        )
+
+    @property
+    def quantity(self) -> str:
+        """Key of the metric's values by epoch in the record of a run."""
+        return self.metric.name
+
+    @property
+    def kind(self) -> str:
+        """Number format of the metric."""
+        return self.metric.kind
+
+    @property
+    def log(self) -> bool:
+        """Whether the axis is logarithmic, as for each metric with a geometric mean."""
+        return self.metric.mean == GEOMETRIC and not self.is_headline
 
 
+GROWTH_LIMIT = (("growth", 1.0),)
 PANELS = (
-    Panel("h_L", "Scale of the stream", f"median {symbol_of('h_L')}", r"median $\Vert h_L \Vert_2$", "num", log=True),
-    Panel(
+    Panel.named(
+        "h_L", title="Scale of the stream", axis=f"median {symbol_of('h_L')}", label=r"median $\Vert h_L \Vert_2$"
+    ),
+    Panel.named(
         "growth_max",
-        f"{metric_named('growth_max').title} per block",
-        f"max over l of {metric_named('growth').words}",
-        r"$\max_l\ \Vert h_l \Vert / \Vert h_{l-1} \Vert$",
-        "num",
-        log=True,
-        judged=(("growth", 1.0),),
+        GROWTH_LIMIT,
+        title=f"{metric_named('growth_max').title} per block",
+        axis=f"max over l of {metric_named('growth').words}",
+        label=r"$\max_l\ \Vert h_l \Vert / \Vert h_{l-1} \Vert$",
     ),
-    Panel(
+    Panel.named(
         "growth_init_max",
-        metric_named("growth_init_max").title,
-        f"max over l of {metric_named('growth_init').words}",
-        r"$\max_l\ \Vert h_l \Vert / \Vert h_l^{(0)} \Vert$",
-        "num",
-        log=True,
-        judged=(("growth_init", 1.0),),
+        (("growth_init", 1.0),),
+        axis=f"max over l of {metric_named('growth_init').words}",
+        label=r"$\max_l\ \Vert h_l \Vert / \Vert h_l^{(0)} \Vert$",
     ),
-    Panel(
+    Panel.named(
         "g_norm_mean_ce_L",
-        REFERENCE,
-        label_of("g_norm_mean_ce_L"),
-        r"$\Vert g_L \Vert_2$ of the mean CE",
-        "sci",
-        log=True,
-        judged=(("g_norm_mean_ce", 1.0), ("g_norm", 1 / REFERENCE_BATCH)),
+        (("g_norm_mean_ce", 1.0), ("g_norm", 1 / REFERENCE_BATCH)),
+        title=REFERENCE,
+        axis=label_of("g_norm_mean_ce_L"),
+        label=r"$\Vert g_L \Vert_2$ of the mean CE",
     ),
 )
 

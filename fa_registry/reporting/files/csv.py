@@ -24,7 +24,7 @@ from fa_registry.text_safety import escape_control, json_text
 REASONS = "reasons"
 EXCLUDED = "excluded"
 # Texts that a spreadsheet would calculate (OWASP, CSV injection), also after blanks. Texts with a leading ' are included, so that
-# `unguarded` can restore every text.
+# every text can be restored.
 CALCULATED = re.compile(r"[\s\x00-\x20\u200b\ufeff]*[=+@-]|[\t\r\n']")
 OTHER_NAMES = {"g_norm_mean_ce_L": "g_L"}  # metric → its column, if the two names differ
 NUMBERS = {name: OTHER_NAMES.get(name, name) for name in table("csv")}  # metric → its column
@@ -96,14 +96,9 @@ def write_csv(report: AuditReport, path: Path) -> None:
 def guarded(text: str) -> str:
     """Return the text with an apostrophe in front if a spreadsheet would execute the text.
 
-    A text that begins with an apostrophe gets a second apostrophe. Therefore `unguarded` can restore every text.
+    A text that begins with an apostrophe gets a second apostrophe. Therefore every text is restored by removing one apostrophe.
     """
     return f"'{text}" if CALCULATED.match(text) else text
-
-
-def unguarded(cell: str) -> str:
-    """Return the original text of a cell that `guarded` returned."""
-    return cell.removeprefix("'")
 
 
 def csv_lines(table: ResultsTable) -> Iterator[list[str]]:

@@ -19,39 +19,33 @@ from fa_registry.metrics import (
     Metric,
     headlines_of,
     metric_named,
-    metrics_of_cards,
-    metrics_of_headlines,
-    metrics_of_report,
     other_metrics,
     run_metrics,
     table,
 )
 from fa_registry.protocol.credit import exact_sites
-from fa_registry.protocol.grouping import Group, groups
-from fa_registry.protocol.replay_summary import proof, series_label
-from fa_registry.records import AuditReport, EditionReference, Exclusion, Reading, RunAudit, RunSpec, Verdict
+from fa_registry.protocol.grouping import Group
+from fa_registry.protocol.replay_summary import series_label
+from fa_registry.records import AuditReport, EditionReference, Exclusion, Reading, RunAudit, RunSpec
+from fa_registry.reporting.audit_rows import audit_row
 from fa_registry.reporting.figure_models import PageFigure, SettingFigures
 from fa_registry.reporting.figures import by_site
 from fa_registry.reporting.figures.analyses import figure_of
 from fa_registry.reporting.figures.page import setting_figures
 from fa_registry.reporting.labels import command, group_label, means_in_text
-from fa_registry.reporting.pages.form_tables import entry, first_fires
-from fa_registry.reporting.report_values import (
-    Columns,
-    Values,
-    audit_columns,
-    finding_rows,
-    site_row,
-)
+from fa_registry.reporting.pages.form_tables import card, entry, first_fires, sites_of
+from fa_registry.reporting.report_index import Sources
+from fa_registry.reporting.report_values import Columns, Values, audit_columns, finding_rows, site_row
 from fa_registry.reporting.text import filters
 from fa_registry.reporting.view_models import (
+    AuditRow,
     Count,
     Entry,
     Estimate,
     FindingRow,
     Number,
+    Row,
     Truncated,
-    documented,
 )
 from fa_registry.statistics import PairedDifference, excludes, paired_difference
 
@@ -66,22 +60,22 @@ def compare_context(report: AuditReport, selected_groups: Sequence[Group]) -> Co
     columns are in one part.
     """
     parts, left_out = settings_shared(selected_groups)
-    values = Values.of(report)
-    columns = audit_columns(_runs(selected_groups), card_metrics=metrics_of_report(report))
-    followed = tuple((_side(part, columns, values, report.cards), _figures(part, report)) for part in parts)
-    states = [run.record.integrity.state for run in _runs(selected_groups)]
+    sources, runs = Sources.of(report), _runs(selected_groups)
+    columns = audit_columns(runs, card_metrics=sources.known)
+    compared = [compared_setting(part, columns, sources) for part in parts]
+    states = [run.record.integrity.state for run in runs]
     return CompareContext(
         title=" against ".join(dict.fromkeys(map(group_label, selected_groups))),
         selection=report.selection,
         edition=report.edition,
         overrides=tuple(entry(name, str(value)) for name, value in sorted(report.edition.overrides.items())),
-        series_label=series_label([run.record.integrity for run in _runs(selected_groups)]),
+        series_label=series_label([run.record.integrity for run in runs]),
         integrity=tuple(Count(state, states.count(state)) for state in dict.fromkeys(states)),
         means=means_in_text(columns),
-        parts=followed,
+        parts=tuple((part, _figures(part, groups, sources)) for part, groups in zip(compared, parts, strict=True)),
         excluded=Truncated.first(MOST, report.excluded),
         remarks=(*left_out, *(remark for part in parts for remark in _unpaired(part)), *report.remarks),
-        commands=Truncated.first(MOST, [command(run.record.spec) for run in _runs(selected_groups)]),
+        commands=Truncated.first(MOST, [command(run.record.spec) for run in runs]),
     )
 
 
@@ -106,49 +100,43 @@ def settings_shared(selected_groups: Sequence[Group]) -> tuple[list[list[Group]]
     return [members for name, members in by_setting.items() if name in complete], left_out
 
 
-def _side(
-    columns: Sequence[Group], quantities: Columns, values: Values, cards: Mapping[str, Mapping[str, Any]]
-) -> SettingComparison:
-    fields = differing_fields(columns)
-    card_metrics = {**metrics_of_cards(cards), **metrics_of_headlines(run.record for run in _runs(columns))}
-    settings = dict.fromkeys(column.setting for column in columns)
-    comparable = len({_setting(column).identity for column in columns}) == 1
-    field_names = ", ".join(field.field for field in fields if of_setting(field))
-    measured = (name for run in _runs(columns) for name in run.record.measurements.scalars)
-    listed_names = {*(column.name for column in quantities), *AGGREGATES}
-    further = (metric for metric in run_metrics(measured, card_metrics) if metric.name not in listed_names)
-    aggregates = map(metric_named, (*AGGREGATES, SPREAD))
-    first, *others = columns
+def compared_setting(groups: Sequence[Group], columns: Columns, sources: Sources) -> SettingComparison:
+    """Return one part of the comparison, with a column per group.
+
+    The rows are metrics, rules, sites and differing fields.
+    """
+    fields = differing_fields(groups)
+    comparable = len({_setting(group).identity for group in groups}) == 1
+    listed_names = {*(column.name for column in columns), *AGGREGATES}
+    measured = (name for run in _runs(groups) for name in run.record.measurements.scalars)
+    metrics = (
+        *columns,
+        *(metric for metric in run_metrics(measured, sources.known) if metric.name not in listed_names),
+    )
+    aggregates = tuple(map(metric_named, (*AGGREGATES, SPREAD)))
+    first, *others = groups
     paired = (other for other in others if comparable and seeds_of(first) & seeds_of(other))
     return SettingComparison(
-        setting=" / ".join(settings),
+        setting=" / ".join(dict.fromkeys(group.setting for group in groups)),
         comparable=comparable,
-        why_not="" if comparable else NOT_COMPARABLE.format(fields=field_names),
-        columns=tuple(_contender(column) for column in columns),
-        quantities=tuple(_compared((*quantities, *further), columns, values)),
-        aggregates=tuple(_compared(aggregates, columns, values)),
-        rules=tuple(_rules(columns, card_metrics)),
-        paired=tuple(row for other in paired for row in paired_rows(first, other, values)),
+        why_not="" if comparable else NOT_COMPARABLE.format(fields=", ".join(filter(is_of_setting, fields))),
+        columns=tuple(audit_row(group, sources, (*metrics, *aggregates)) for group in groups),
+        metrics=metrics,
+        aggregates=aggregates,
+        rules=tuple(_rules(groups, sources.known)),
+        paired=tuple(row for other in paired for row in paired_rows(first, other, sources.values)),
         fields=fields,
-        sites=compared_sites(columns, cards),
+        sites=compared_sites(groups, sources.known),
+        exact=tuple(
+            tuple(exact_sites(card(sources.report, "methods", group.runs[0].record.spec.method), sites_of(group.runs)))
+            for group in groups
+        ),
     )
 
 
-def _contender(column: Group) -> Contender:
-    seeds = tuple((run.record.spec.seed, run.record.run_id, run.verdict) for run in column.runs)
-    proven = proof([run.record.integrity for run in column.runs])
-    return Contender(group_label(column), column.setting, column.verdict, seeds, proven)
-
-
-def _compared(metrics: Iterable[Metric], columns: Sequence[Group], values: Values) -> Iterator[ComparedQuantity]:
-    for metric in metrics:
-        estimates = tuple(values.estimate(column.runs, metric) for column in columns)
-        yield ComparedQuantity(metric.name, metric.symbol, metric.words, metric.label, estimates)
-
-
-def _rules(columns: Sequence[Group], card_metrics: Known) -> Iterator[ComparedRule]:
-    rows_by_column = [finding_rows(one.runs, group_label(one), one.setting, card_metrics) for one in columns]
-    fires = [{fire.rule: ", ".join(fire.epochs) for fire in first_fires(column.runs)} for column in columns]
+def _rules(groups: Sequence[Group], known: Known) -> Iterator[ComparedRule]:
+    rows_by_column = [finding_rows(one.runs, group_label(one), one.setting, known) for one in groups]
+    fires = [{row.name: ", ".join(row.cells) for row in first_fires(group.runs)} for group in groups]
     titles = {row.rule: row.title for rows in rows_by_column for row in rows}
     for rule, title in titles.items():
         cells = tuple(tuple(row for row in rows if row.rule == rule) for rows in rows_by_column)
@@ -162,20 +150,24 @@ def _unpaired(columns: Sequence[Group]) -> Iterator[str]:
             yield f"{group_label(columns[0])} and {group_label(other)} share no seed, so there is no paired difference."
 
 
-def _figures(columns: Sequence[Group], report: AuditReport) -> SettingFigures:
+def _figures(part: SettingComparison, columns: Sequence[Group], sources: Sources) -> SettingFigures:
     settings = list(dict.fromkeys(_setting(column).identity for column in columns))
-    frozen = (group for group in groups(report) if group.runs[0].record.spec.control == "frozen")
-    controls = [group for group in frozen if _setting(group).identity in settings]
     column_run_ids = {run.record.run_id for run in _runs(columns)}
-    background = [group for group in controls if group.runs[0].record.run_id not in column_run_ids]
+    background = [
+        group
+        for group in sources.groups
+        if group.runs[0].record.spec.control == "frozen"
+        and _setting(group).identity in settings
+        and group.runs[0].record.run_id not in column_run_ids
+    ]
     ordered = sorted([*columns, *background], key=lambda group: settings.index(_setting(group).identity))
-    shown = setting_figures(ordered, report.cards).shown
+    shown = setting_figures(ordered, sources.report.cards).shown
     return SettingFigures(
         columns[0].setting,
-        tuple(figure for part in shown for figure in part.figures),
-        next((part.map for part in shown if part.map), None),
-        tuple(figure for part in shown for figure in part.heat_maps),
-        layer_figure(columns, report.cards),
+        tuple(figure for one in shown for figure in one.figures),
+        next((one.map for one in shown if one.map), None),
+        tuple(figure for one in shown for figure in one.heat_maps),
+        layer_figure(part),
     )
 
 
@@ -185,38 +177,6 @@ def _setting(group: Group) -> RunSpec:
 
 def _runs(columns: Iterable[Group]) -> list[RunAudit]:
     return [run for column in columns for run in column.runs]
-
-
-@dataclass(frozen=True)
-class Contender:
-    """A column of the comparison: all seeds of a method in a setting, or one run.
-
-    Attributes:
-        seeds: For each seed, the tuple (seed, run id, verdict of the run).
-        proof: What the replays (repeated training steps) prove about the training of these runs.
-    """
-
-    label: str
-    setting: str
-    verdict: Verdict
-    seeds: tuple[tuple[int, str, Verdict], ...]
-    proof: str = ""
-
-
-@dataclass(frozen=True)
-class ComparedQuantity:
-    """One metric, with one estimate per column.
-
-    Attributes:
-        words: Description of the metric.
-        label: Short name of the metric, used where the description is not shown.
-    """
-
-    name: str
-    symbol: str
-    words: str
-    label: str
-    estimates: tuple[Estimate, ...]
 
 
 @dataclass(frozen=True)
@@ -234,36 +194,6 @@ class ComparedRule:
     required: tuple[str, ...]
     columns: tuple[tuple[FindingRow, ...], ...]
     first_fires: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class ComparedSites:
-    """One metric by site.
-
-    Attributes:
-        rows: For each site, the tuple (site, one estimate per column).
-        exact: For each column, the sites where the credit is exact by construction, so Γ = 1 is uninformative. Only the metric Γ
-            has such sites.
-    """
-
-    name: str
-    symbol: str
-    words: str
-    rows: tuple[tuple[int, tuple[Estimate, ...]], ...]
-    exact: tuple[tuple[int, ...], ...] = ()
-
-
-@dataclass(frozen=True)
-class ComparedField:
-    """A field of the specification whose values differ between columns.
-
-    Attributes:
-        field: Name of the field.
-        values: One value per column, as text.
-    """
-
-    field: str
-    values: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -297,66 +227,115 @@ class SettingComparison:
 
     Attributes:
         why_not: The reason why the settings of the columns are not comparable; empty if they are comparable.
+        columns: One column per compared method or run, with the means over seeds.
+        metrics: The metrics of the audit table, and the other metrics with one number per run.
+        aggregates: Γ with each aggregation, and the spread of these values.
+        fields: Field of the specification that differs between the columns → its value in each column, as text.
+        sites: Each metric by site; its rows are the sites, with one estimate per column.
+        exact: For each column, the sites where the credit is exact by construction, so Γ = 1 is uninformative.
     """
 
     setting: str
     comparable: bool
     why_not: str
-    columns: tuple[Contender, ...]
-    quantities: tuple[ComparedQuantity, ...]
-    aggregates: tuple[ComparedQuantity, ...]
+    columns: tuple[AuditRow, ...]
+    metrics: tuple[Metric, ...]
+    aggregates: tuple[Metric, ...]
     rules: tuple[ComparedRule, ...]
     paired: tuple[PairedRow, ...]
-    fields: tuple[ComparedField, ...]
-    sites: tuple[ComparedSites, ...]
+    fields: Mapping[str, tuple[str, ...]]
+    sites: tuple[Row[Estimate], ...]
+    exact: tuple[tuple[int, ...], ...]
+
+    def exact_sites(self, name: str) -> tuple[tuple[int, ...], ...]:
+        """Return, for each column, the sites where this metric is uninformative.
+
+        There, the credit is exact by construction.
+        """
+        return self.exact if name == "gamma" else ((),) * len(self.columns)
+
+    def __json__(self) -> dict[str, Any]:
+        """Return the part as the option --json prints it: metrics with one estimate per column."""
+        return {
+            **{name: getattr(self, name) for name in ("setting", "comparable", "why_not")},
+            "columns": [
+                {
+                    "label": column.method,
+                    "setting": column.setting,
+                    "verdict": column.verdict,
+                    "seeds": [(seed.seed, seed.run_id, seed.verdict) for seed in column.seeds],
+                    "proof": column.proof,
+                }
+                for column in self.columns
+            ],
+            "quantities": list(map(self._in_json, self.metrics)),
+            "aggregates": list(map(self._in_json, self.aggregates)),
+            "rules": self.rules,
+            "paired": self.paired,
+            "fields": [{"field": name, "values": values} for name, values in self.fields.items()],
+            "sites": [
+                {
+                    **{name: getattr(metric, name) for name in ("name", "symbol", "words")},
+                    "rows": [(int(row.name), row.cells) for row in metric.rows],
+                    "exact": self.exact_sites(metric.name),
+                }
+                for metric in self.sites
+            ],
+        }
+
+    def _in_json(self, metric: Metric) -> dict[str, Any]:
+        texts = {name: getattr(metric, name) for name in ("name", "symbol", "words", "label")}
+        return {**texts, "estimates": [column.estimates[metric.name] for column in self.columns]}
 
 
 @dataclass(frozen=True)
 class CompareContext:
     """compare.html.j2: the page that compares methods or runs, one per column."""
 
-    title: str = documented("the labels of the compared methods or runs", "text")
-    selection: str = documented("how the runs were chosen", "text")
-    edition: EditionReference = documented("the edition (set of rules) that judged the runs", "record")
-    overrides: tuple[Entry, ...] = documented("thresholds changed on the command line", "text")
-    series_label: str = documented(
-        "number of per-epoch values that the author stated and the audit did not recompute; empty if there are none",
-        "text",
-    )
-    integrity: tuple[Count, ...] = documented(
-        "number of runs in each integrity state; trusted: metrics as logged, not recomputed", "runs"
-    )
-    means: str = documented("the kind of mean over seeds (arithmetic or geometric) of each metric", "text")
-    parts: tuple[tuple[SettingComparison, SettingFigures], ...] = documented(
-        "the comparison, one part per setting, with its figures", "see each part"
-    )
-    excluded: Truncated[Exclusion] = documented(
-        "runs that belong to the comparison but cannot be judged, with the reasons", "runs"
-    )
-    remarks: tuple[str, ...] = documented("the columns that are left out, and the remarks of the audit", "text")
-    commands: Truncated[str] = documented("the command lines that retrain the compared runs", "shell")
+    title: str
+    """the labels of the compared methods or runs"""
+    selection: str
+    """how the runs were chosen"""
+    edition: EditionReference
+    """the edition (set of rules) that judged the runs"""
+    overrides: tuple[Entry, ...]
+    """thresholds changed on the command line"""
+    series_label: str
+    """number of per-epoch values that the author stated and the audit did not recompute; empty if there are none"""
+    integrity: tuple[Count, ...]
+    """number of runs in each integrity state; trusted: metrics as logged, not recomputed"""
+    means: str
+    """the kind of mean over seeds (arithmetic or geometric) of each metric"""
+    parts: tuple[tuple[SettingComparison, SettingFigures], ...]
+    """the comparison, one part per setting, with its figures"""
+    excluded: Truncated[Exclusion]
+    """runs that belong to the comparison but cannot be judged, with the reasons"""
+    remarks: tuple[str, ...]
+    """the columns that are left out, and the remarks of the audit"""
+    commands: Truncated[str]
+    """the command lines that retrain the compared runs (shell)"""
 
 
 NO_FIELD = "—"
 OF_A_METHOD = ("method", "method_options", "penalty", "control", "seed", "weights", "recipe.credit_norm")
 
 
-def differing_fields(columns: Sequence[Group]) -> tuple[ComparedField, ...]:
-    """Return the fields with different values in the columns. The seeds of a column are one value."""
-    flat = [dict(_flat(_fields(column))) for column in columns]
+def differing_fields(columns: Sequence[Group]) -> dict[str, tuple[str, ...]]:
+    """Return field → its value in each column, for the fields with different values.
+
+    The seeds of a column are one value.
+    """
+    seeds = (", ".join(str(run.record.spec.seed) for run in column.runs) for column in columns)
+    specs = (jsonio.encode(column.runs[0].record.spec) for column in columns)
+    flat = [dict(_flat({**spec, "seed": seed})) for spec, seed in zip(specs, seeds, strict=True)]
     names = dict.fromkeys(name for fields in flat for name in fields)
-    compared_fields = (ComparedField(name, tuple(fields.get(name, NO_FIELD) for fields in flat)) for name in names)
-    return tuple(field for field in compared_fields if len(set(field.values)) > 1)
+    values = {name: tuple(fields.get(name, NO_FIELD) for fields in flat) for name in names}
+    return {name: different for name, different in values.items() if len(set(different)) > 1}
 
 
-def of_setting(field: ComparedField) -> bool:
+def is_of_setting(field: str) -> bool:
     """Return whether runs that differ in this field cannot be compared."""
-    return field.field not in OF_A_METHOD and not field.field.startswith("method_options.")
-
-
-def _fields(column: Group) -> dict[str, Any]:
-    seeds = ", ".join(str(run.record.spec.seed) for run in column.runs)
-    return {**jsonio.encode(column.runs[0].record.spec), "seed": seeds}
+    return field not in OF_A_METHOD and not field.startswith("method_options.")
 
 
 def _flat(fields: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
@@ -372,62 +351,49 @@ PANELS = {"g": "g_norm_mean_ce", "gamma": "gamma"}  # panel of the figure by sit
 SITE_COLUMNS = ("panel", "method", "setting", "site", "value", "low", "high", "reason", "exact")
 
 
-def compared_sites(groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any]]) -> tuple[ComparedSites, ...]:
+def compared_sites(groups: Sequence[Group], known: Known) -> tuple[Row[Estimate], ...]:
     """Return the metrics by site, as means over the seeds of each column.
 
-    The metrics are Γ, ‖h‖, ‖g‖ and metrics that are in no other table. The plug-in cards describe the metrics and list the sites
-    where the credit is exact.
+    The metrics are Γ, ‖h‖, ‖g‖ and metrics that are in no other table.
     """
-    card_metrics = metrics_of_cards(cards)
-    measured = (name for group in groups for run in group.runs for name in run.record.measurements.sites)
-    compared = []
-    for quantity in (*map(metric_named, TABLES["comparison_sites"]), *other_metrics(measured, card_metrics)):
-        if rows := tuple(_rows(quantity, groups)):
-            exact = tuple(_exact(quantity.name, len(rows), column, cards) for column in groups)
-            compared.append(ComparedSites(quantity.name, quantity.symbol, quantity.words, rows, exact))
-    return tuple(compared)
+    measured = (name for run in _runs(groups) for name in run.record.measurements.sites)
+    metrics = (*map(metric_named, TABLES["comparison_sites"]), *other_metrics(measured, known))
+    return tuple(row for metric in metrics if (row := _by_site(metric, groups)).rows)
 
 
-def _exact(name: str, count: int, group: Group, cards: Mapping[str, Mapping[str, Any]]) -> tuple[int, ...]:
-    card = cards.get(f"methods/{group.runs[0].record.spec.method}", {})
-    return tuple(exact_sites(card, count)) if name == "gamma" else ()
+def _by_site(metric: Metric, groups: Sequence[Group]) -> Row[Estimate]:
+    count = max((len(site_row(run.record, metric.name)) for run in _runs(groups)), default=0)
+    rows = (
+        Row(str(site), tuple(Values().estimate(group.runs, metric, site) for group in groups)) for site in range(count)
+    )
+    return Row(metric.name, (), metric.symbol, metric.words, rows=tuple(rows))
 
 
-def _rows(quantity: Metric, groups: Sequence[Group]) -> Iterator[tuple[int, tuple[Estimate, ...]]]:
-    count = max((len(site_row(run.record, quantity.name)) for group in groups for run in group.runs), default=0)
-    for site in range(count):
-        yield site, tuple(Values().estimate(group.runs, quantity, site) for group in groups)
-
-
-def layer_numbers(groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
-    """Return the mean over seeds and its interval, one row per panel of the figure, column and site."""
+def layer_numbers(part: SettingComparison) -> pd.DataFrame:
+    """Return the mean over seeds and its interval, one row per panel of the figure, site and column."""
+    by_name = {metric.name: metric.rows for metric in part.sites}
     rows = [
-        (panel, group_label(group), group.setting, site, *_ends(name, site, group), site in exact)
+        (panel, column.method, column.setting, int(row.name), mean.value, low.value, high.value, mean.reason, is_exact)
         for panel, name in PANELS.items()
-        for group in groups
-        for count in [max((len(site_row(run.record, name)) for run in group.runs), default=0)]
-        for exact in [_exact(name, count, group, cards)]
-        for site in range(count)
+        for row in by_name.get(name, ())
+        for column, shown, exact in zip(part.columns, row.cells, part.exact_sites(name), strict=True)
+        for mean, low, high, is_exact in [(shown.mean.reading, shown.low, shown.high, int(row.name) in exact)]
     ]
-    return pd.DataFrame(rows, columns=list(SITE_COLUMNS)).astype(dict.fromkeys(("site", "value", "low", "high"), float))
+    frame = pd.DataFrame(rows, columns=list(SITE_COLUMNS))
+    return frame.astype(dict.fromkeys(("site", "value", "low", "high"), float))
 
 
-def _ends(name: str, site: int, group: Group) -> tuple[float | None, float | None, float | None, str]:
-    estimate = Values().estimate(group.runs, metric_named(name), site)
-    return (estimate.mean.reading.value, estimate.low.value, estimate.high.value, estimate.mean.reading.reason)
-
-
-def layer_figure(groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any]]) -> PageFigure | None:
+def layer_figure(part: SettingComparison) -> PageFigure | None:
     """Return the figure of ‖g_l‖ and Γ_l by site, or None if no column has a number."""
-    frame = layer_numbers(groups, cards)
+    frame = layer_numbers(part)
     if frame["value"].isna().all():
         return None
     text = []
-    sites = compared_sites(groups, cards)
-    for quantity in (site_metric for site_metric in sites if site_metric.name in TABLES["comparison_sites"]):
-        for column, group in enumerate(groups):
-            ends = (quantity.rows[index][1][column].mean for index in (0, -1))
-            text.append(f"{quantity.symbol} of {group_label(group)} from {' to '.join(map(filters.number, ends))}")
+    for metric in (metric for metric in part.sites if metric.name in TABLES["comparison_sites"]):
+        first, last = metric.rows[0], metric.rows[-1]
+        for column, *ends in zip(part.columns, first.cells, last.cells, strict=True):
+            span = " to ".join(filters.number(shown.mean) for shown in ends)
+            text.append(f"{metric.symbol} of {column.method} from {span}")
     gradient, gamma = (metric_named(name).symbol for name in PANELS.values())
     return PageFigure(
         "By site",
@@ -440,35 +406,27 @@ def layer_figure(groups: Sequence[Group], cards: Mapping[str, Mapping[str, Any]]
 def paired_rows(first: Group, second: Group, values: Values) -> Iterator[PairedRow]:
     """Yield the difference between two columns, for each metric that both columns contain."""
     headlines = headlines_of(run.record for group in (first, second) for run in group.runs)
-    known = metrics_of_headlines(run.record for group in (first, second) for run in group.runs)
-    for quantity in (metric_named(name, known) for name in table("comparison", headlines)):
-        a, b = _readings(first, quantity, values), _readings(second, quantity, values)
-        if all(any(reading.value is not None for reading in side.values()) for side in (a, b)):
-            yield _row(quantity, first, second, a, b)
+    for metric in (metric_named(name, values.known) for name in table("comparison", headlines)):
+        terms_a, terms_b = (_terms(group, metric, values) for group in (first, second))
+        if terms_a and terms_b:
+            yield _paired_row(metric, first, second, terms_a, terms_b)
 
 
 def seeds_of(group: Group) -> set[int]:
     return {run.record.spec.seed for run in group.runs}
 
 
-def _readings(group: Group, quantity: Metric, values: Values) -> dict[tuple[int, str], Reading]:
-    return {
-        (run.record.spec.seed, run.record.run_id): _subtracted(values.value(run, quantity).reading, quantity)
-        for run in group.runs
-    }
+def _terms(group: Group, metric: Metric, values: Values) -> dict[int, float]:
+    """Return seed → value on the scale on which differences are computed.
 
-
-def _subtracted(reading: Reading, quantity: Metric) -> Reading:
-    """Convert a value to the scale on which differences are computed.
-
-    A fraction is converted to percentage points. A metric on a ratio scale is replaced by its decimal logarithm."""
-    if reading.value is None:
-        return reading
-    if quantity.mean != GEOMETRIC:
-        return Reading(reading.value * (100.0 if quantity.kind == "pct" else 1.0))
-    if reading.value <= 0:
-        return Reading(None, "the value is not positive, so it has no logarithm")
-    return Reading(math.log10(reading.value))
+    Seeds without a value are left out. A fraction is converted to percentage points. A metric on a ratio scale is replaced by its
+    decimal logarithm.
+    """
+    readings = {run.record.spec.seed: values.value(run, metric).reading.value for run in group.runs}
+    if metric.mean == GEOMETRIC:
+        return {seed: math.log10(value) for seed, value in readings.items() if value is not None and value > 0}
+    factor = 100.0 if metric.kind == "pct" else 1.0
+    return {seed: factor * value for seed, value in readings.items() if value is not None}
 
 
 def _difference(quantity: Metric) -> tuple[str, str]:
@@ -477,28 +435,20 @@ def _difference(quantity: Metric) -> tuple[str, str]:
     return ("percentage points", "pp") if quantity.kind == "pct" else (quantity.unit, quantity.kind)
 
 
-def _row(
-    quantity: Metric,
-    first: Group,
-    second: Group,
-    a: Mapping[tuple[int, str], Reading],
-    b: Mapping[tuple[int, str], Reading],
+def _paired_row(
+    metric: Metric, first: Group, second: Group, terms_a: Mapping[int, float], terms_b: Mapping[int, float]
 ) -> PairedRow:
-    values_a, values_b = (
-        {seed: one.value for (seed, _), one in side.items() if one.value is not None} for side in (a, b)
-    )
-    shared = values_a.keys() & values_b.keys()
-    unit, kind = _difference(quantity)
-    subject = group_label(first), group_label(second), quantity.label, unit
+    shared = terms_a.keys() & terms_b.keys()
+    unit, kind = _difference(metric)
+    subject = group_label(first), group_label(second), metric.label, unit
     if not shared:
         none = Reading(None, "no seed has a value in both columns")
         return PairedRow(*subject, Number(none, kind, ()), none, none, (), "none", none.reason)
-    difference = paired_difference(*({seed: side[seed] for seed in shared} for side in (values_a, values_b)))
-    missing = sorted({key[0] for key in (*a, *b)} - shared)
+    difference = paired_difference(*({seed: terms[seed] for seed in shared} for terms in (terms_a, terms_b)))
     remarks = [difference.remark] if difference.remark else []
-    if missing:
+    if missing := sorted((seeds_of(first) | seeds_of(second)) - shared):
         remarks.append(f"without seed {', '.join(map(str, missing))}, for which one of the columns has no value")
-    ids = tuple(run_id for seed, run_id in (*a, *b) if seed in shared)
+    ids = tuple(run.record.run_id for run in (*first.runs, *second.runs) if run.record.spec.seed in shared)
     low = high = Reading(None, "only one shared seed, so there is no interval")
     if difference.interval:
         low, high = Reading(difference.interval.low), Reading(difference.interval.high)

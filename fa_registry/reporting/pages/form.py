@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from fa_registry import bundled_files
 from fa_registry.errors import UsageError
@@ -15,7 +16,6 @@ from fa_registry.metrics import HEADLINE_GAMMA, SUBJECTS, TABLES, Metric, headli
 from fa_registry.protocol.credit import exact_sites
 from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.replay_summary import series_label
-from fa_registry.protocol.verdict import combine_verdicts
 from fa_registry.provenance import NOT_A_CHECKOUT
 from fa_registry.records import AuditReport, EditionReference, Exclusion, RunAudit, RunRecord, Verdict
 from fa_registry.records.manifest_checks import OWN_LOOP
@@ -23,9 +23,7 @@ from fa_registry.reporting.citations import Bibliography, bibliography
 from fa_registry.reporting.claims import claims
 from fa_registry.reporting.claims_depth import Sampling, sampling
 from fa_registry.reporting.figure_models import PageFigure
-from fa_registry.reporting.figures.page import form_figures
 from fa_registry.reporting.labels import command, control_of, group_label, train_line
-from fa_registry.reporting.pages import reproduction
 from fa_registry.reporting.pages.form_tables import (
     NOT_RECORDED,
     UNKNOWN,
@@ -40,7 +38,7 @@ from fa_registry.reporting.pages.form_tables import (
     site_tables,
     sites_of,
 )
-from fa_registry.reporting.pages.reproduction import ReproductionTable
+from fa_registry.reporting.pages.published_values import ReproductionTable, reproduction_table
 from fa_registry.reporting.pitfalls import Pitfall, pitfalls
 from fa_registry.reporting.report_index import EvidenceRow, Sources, evidence
 from fa_registry.reporting.report_values import (
@@ -59,14 +57,11 @@ from fa_registry.reporting.view_models import (
     Entry,
     Estimate,
     FindingRow,
-    FirstFire,
     JudgedBy,
     Link,
-    MetricSummary,
     Row,
     SeedRow,
     Table,
-    documented,
 )
 
 PROMPTS = {  # key of a blank: its title, and the question to the author
@@ -82,7 +77,13 @@ EXACT = {
 }
 
 
-def form_context(group: Group, link: Link, sources: Sources, blank_texts: Mapping[str, str]) -> FormContext:
+def form_context(
+    group: Group,
+    link: Link,
+    sources: Sources,
+    blank_texts: Mapping[str, str] = MappingProxyType({}),
+    figures: tuple[PageFigure, ...] = (),
+) -> FormContext:
     """Return the template variables of the reporting form of one group: a method in a setting.
 
     The mapping `blank_texts` is: name of a blank → text that the author wrote into an earlier form.
@@ -97,12 +98,11 @@ def form_context(group: Group, link: Link, sources: Sources, blank_texts: Mappin
     }
     method = card(report, "methods", group.runs[0].record.spec.method)
     exact = exact_sites(method, sites_of(group.runs))
-    findings = finding_rows(group.runs, label, setting, sources.known)
     compared = sources.compared(group, link.href)
-    further_judgements = sources.others(group)
+    opinions = _opinions(group, compared.verdicts, sources)
     excluded = sources.excluded(group)
     controls = control_rows(group.runs, sources.values)
-    judged = (run for runs in (group.runs, *(runs for _, runs in further_judgements)) for run in runs)
+    judged = (run for _, runs in sources.judgements_of(group) for run in runs)
     return FormContext(
         title=f"{label} — {setting}",
         method=label,
@@ -111,7 +111,7 @@ def form_context(group: Group, link: Link, sources: Sources, blank_texts: Mappin
         verdict=group.verdict,
         proof=link.proof,
         series_label=series_label([run.record.integrity for run in group.runs]),
-        opinions=tuple(zip(sources.editions, compared.verdicts, strict=True)),
+        opinions=opinions,
         differences=compared.why,
         columns=columns,
         seeds=tuple(seed_row(run, sources.values, columns) for run in group.runs),
@@ -127,7 +127,7 @@ def form_context(group: Group, link: Link, sources: Sources, blank_texts: Mappin
         sampling=sampling(group.runs),
         frozen=estimates[headline.frozen],
         margin=estimates[headline.margin],
-        depth=tuple(_depth(findings, group.runs)),
+        depth=tuple(_depth(opinions[0].findings, group.runs)),
         gamma=estimates[HEADLINE_GAMMA],
         aggregates=tuple(aggregates(group.runs)),
         gamma_sites=gamma_table(group.runs, exact),
@@ -136,24 +136,23 @@ def form_context(group: Group, link: Link, sources: Sources, blank_texts: Mappin
         diagnostics=site_tables(group.runs, report),
         scalars=scalar_table(group.runs, report),
         first_fires=first_fires(group.runs),
-        findings=findings,
-        others=tuple(_judged_by(*other, label, setting, sources) for other in further_judgements),
+        findings=opinions[0].findings,
         claims=claims(group.runs, excluded, card=method, left_out=sources.left_out(group)),
         excluded=excluded,
         pitfalls=pitfalls(group, sources),
-        reproduction=reproduction.table(report.reproduction, [run.record.run_id for run in group.runs]),
+        reproduction=reproduction_table(report.reproduction, [run.record.run_id for run in group.runs]),
         completing=completion_commands(group.runs, excluded, report),
         commands=lines(group.runs, report, sources.values),
         bibliography=bibliography(group.runs, [finding for run in judged for finding in run.findings], report),
         blanks=blanks(blank_texts),
+        figures=figures,
     )
 
 
-def _judged_by(
-    edition: EditionReference, runs: Sequence[RunAudit], label: str, setting: str, sources: Sources
-) -> JudgedBy:
-    findings = finding_rows(runs, label, setting, sources.known)
-    return JudgedBy(edition, combine_verdicts(run.verdict for run in runs), findings)
+def _opinions(group: Group, verdicts: Sequence[Verdict], sources: Sources) -> tuple[JudgedBy, ...]:
+    judgements, label = sources.judgements_of(group), group_label(group)
+    rows = (finding_rows(runs, label, group.setting, sources.known) for _, runs in judgements)
+    return tuple(map(JudgedBy, sources.editions, verdicts, rows))
 
 
 def _depth(findings: Sequence[FindingRow], runs: Sequence[RunAudit]) -> Iterator[FindingRow]:
@@ -174,138 +173,98 @@ def blanks(blank_texts: Mapping[str, str]) -> tuple[Blank, ...]:
 
 @dataclass(frozen=True)
 class FormContext:
-    """form.md.j2: reporting form of a method in a setting."""
+    """form.md.j2 and form.html.j2: reporting form of a method in a setting."""
 
-    title: str = documented("method and setting", "text")
-    method: str = documented("the method's label", "text")
-    setting: str = documented("the setting's readable name", "text")
-    edition: EditionReference = documented("the edition (set of rules) that judged the runs", "record")
-    verdict: Verdict = documented("verdict on all seeds together", "record")
-    proof: str = documented("what the audit's replays prove about the training", "text")
-    series_label: str = documented(
-        "number of values that the author stated and the audit did not recompute (curves, epochs of first fire, training values); "
-        "empty if there are no such values",
-        "text",
-    )
-    opinions: tuple[tuple[EditionReference, Verdict], ...] = documented(
-        "every edition with its verdict on all seeds together; the leading edition is first", "record"
-    )
-    differences: tuple[Difference, ...] = documented(
-        "the subjects that the editions judge differently, with the findings of each edition", "text"
-    )
-    columns: tuple[MetricSummary, ...] = documented("the numeric columns of the table of seeds", "see each metric")
-    seeds: tuple[SeedRow, ...] = documented(
-        "one row per seed: run, status, verdict and headline numbers", "see each column"
-    )
-    duplicates: tuple[SeedRow, ...] = documented(
-        "further runs of the seeds in this form; only the newest complete run of a seed counts", "runs"
-    )
-    controls: tuple[ControlRow, ...] = documented(
-        "the frozen control of each seed: its run, integrity and checks, and the reason if it is not proven to be frozen",
-        "runs",
-    )
-    control_state: str = documented(
-        "`control verified`, or the reason why a frozen control is not proven to be frozen", "text"
-    )
-    identification: tuple[Entry, ...] = documented("what was run: method, architecture, data, recipe, machine", "text")
-    evidence: tuple[EvidenceRow, ...] = documented(
-        "comparisons with the recorded digests, one line per subject: how many runs agree, differ or could not be compared",
-        "runs",
-    )
-    equations: str = documented("the equations that the method implements, from its card", "text")
-    deviations: tuple[str, ...] = documented(
-        "numbered deviations from the source, according to the method's card", "text"
-    )
-    headline: Metric = documented("declaration of the task's main metric: symbol, label, number format", "record")
-    accuracy: Estimate = documented(
-        "the main metric over seeds, on the whole test set; for classification, it is the accuracy",
-        "unit of the main metric",
-    )
-    sampling: Sampling | None = documented(
-        "Wilson's 95 % interval of the accuracy, from the size of the test set; none if this size is unknown",
-        "fraction",
-    )
-    frozen: Estimate = documented(
-        "the main metric of the frozen controls; a control is paired with the run of the same seed",
-        "unit of the main metric",
-    )
-    margin: Estimate = documented(
-        "margin of the runs over the frozen controls with the same seeds; positive if the runs are better",
-        "percentage points, or nats",
-    )
-    depth: tuple[FindingRow, ...] = documented(
-        "the leading edition's findings on the margin over the frozen control", "percentage points, or nats"
-    )
-    gamma: Estimate = documented("the headline Γ, gamma_deep_mean", "cosine")
-    aggregates: tuple[MetricSummary, ...] = documented(
-        "Γ with each aggregation, and the spread of these values", "cosine"
-    )
-    gamma_sites: Table[Row[Cell]] = documented(
-        "Γ of every seed at the sites where the credit is not exact by construction; always shown", "cosine"
-    )
-    gamma_exact: Table[Row[Cell]] = documented(
-        "Γ of every seed at the sites where the credit is exact by construction; collapsed on the page", "cosine"
-    )
-    exact_sites: str = documented(
-        "sites whose credit equals the gradient by construction, so Γ = 1 is no evidence there", "text"
-    )
-    diagnostics: tuple[Table[Row[Cell]], ...] = documented("every metric by seed and site", "see each metric")
-    scalars: Table[Row[Cell]] = documented(
-        "the metrics with one number per run, such as stability and drift", "see each metric"
-    )
-    first_fires: tuple[FirstFire, ...] = documented(
-        "for each rule and seed, the epoch at which the rule first fired", "epoch"
-    )
-    findings: tuple[FindingRow, ...] = documented(
-        "every rule's judgement; seeds with the same judgement are grouped", "see `required`"
-    )
-    others: tuple[JudgedBy, ...] = documented(
-        "the judgements of every further edition, for each rule", "see `required`"
-    )
-    excluded: tuple[Exclusion, ...] = documented(
-        "selected runs of this method in this setting that were not judged, with the reasons; shown next to the headline",
-        "runs",
-    )
-    claims: tuple[Claim, ...] = documented(
-        "the claims that the runs support, and the claims that they do not support", "text"
-    )
-    pitfalls: tuple[Pitfall, ...] = documented(
-        "the checklist of known pitfalls; the answer to each item, with the evidence from the records", "text"
-    )
-    reproduction: ReproductionTable | None = documented(
-        "the published values with which these runs were compared; none if the study has no reference.toml",
-        "see each figure",
-    )
-    completing: tuple[str, ...] = documented(
-        "the command lines that train the missing runs and repeat the audit; none if no run is missing", "shell"
-    )
-    commands: tuple[str, ...] = documented(
-        "the command lines that retrain these runs and their frozen controls from their commits, and audit these runs",
-        "shell",
-    )
-    bibliography: Bibliography = documented(
-        "citations of everything used: method, architecture, data, diagnostics whose metrics were judged, editions, this software",
-        "BibTeX",
-    )
-    blanks: tuple[Blank, ...] = documented(
-        "texts that only the author can write, kept when the form is rendered again", "Markdown"
-    )
-
-
-@dataclass(frozen=True)
-class FormPageContext(FormContext):
-    """form.html.j2: reporting form of a method in a setting, with figures."""
-
-    figures: tuple[PageFigure, ...] = documented(
-        "small figures: the main metric with the range of the frozen controls, the largest growth with its limit, and Γ by site "
-        "with its null",
-        "PNG data URI",
-    )
-
-
-def form_page_context(form: FormContext, group: Group, sources: Sources) -> FormPageContext:
-    """Return the template variables of the HTML form: those of the other forms, and the figures."""
-    return FormPageContext(**vars(form), figures=form_figures(group, sources.controls(group), sources.report.cards))
+    title: str
+    """method and setting"""
+    method: str
+    """the method's label"""
+    setting: str
+    """the setting's readable name"""
+    edition: EditionReference
+    """the edition (set of rules) that judged the runs"""
+    verdict: Verdict
+    """verdict on all seeds together"""
+    proof: str
+    """what the audit's replays prove about the training"""
+    series_label: str
+    """number of values that the author stated and the audit did not recompute (curves, epochs of first fire, training
+    values); empty if there are no such values"""
+    opinions: tuple[JudgedBy, ...]
+    """every edition with its verdict on all seeds together, and its judgements; the leading edition is first"""
+    differences: tuple[Difference, ...]
+    """the subjects that the editions judge differently, with the findings of each edition"""
+    columns: tuple[Metric, ...]
+    """the numeric columns of the table of seeds"""
+    seeds: tuple[SeedRow, ...]
+    """one row per seed: run, status, verdict and headline numbers"""
+    duplicates: tuple[SeedRow, ...]
+    """further runs of the seeds in this form; only the newest complete run of a seed counts"""
+    controls: tuple[ControlRow, ...]
+    """the frozen control of each seed: its run, integrity and checks, and the reason if it is not proven to be frozen"""
+    control_state: str
+    """`control verified`, or the reason why a frozen control is not proven to be frozen"""
+    identification: tuple[Entry, ...]
+    """what was run: method, architecture, data, recipe, machine"""
+    evidence: tuple[EvidenceRow, ...]
+    """comparisons with the recorded digests, one line per subject: how many runs agree, differ or could not be compared"""
+    equations: str
+    """the equations that the method implements, from its card"""
+    deviations: tuple[str, ...]
+    """numbered deviations from the source, according to the method's card"""
+    headline: Metric
+    """declaration of the task's main metric: symbol, label, number format"""
+    accuracy: Estimate
+    """the main metric over seeds, on the whole test set; for classification, it is the accuracy, in the unit of the
+    main metric"""
+    sampling: Sampling | None
+    """Wilson's 95 % interval of the accuracy, from the size of the test set; none if this size is unknown; in fractions of 1"""
+    frozen: Estimate
+    """the main metric of the frozen controls; a control is paired with the run of the same seed, in the unit of the
+    main metric"""
+    margin: Estimate
+    """margin of the runs over the frozen controls with the same seeds; positive if the runs are better; in percentage
+    points, or nats"""
+    depth: tuple[FindingRow, ...]
+    """the leading edition's findings on the margin over the frozen control, in percentage points, or nats"""
+    gamma: Estimate
+    """the headline Γ, gamma_deep_mean, a cosine"""
+    aggregates: tuple[Row[Estimate], ...]
+    """Γ with each aggregation, and the spread of these values"""
+    gamma_sites: Table[Row[Cell]]
+    """Γ of every seed at the sites where the credit is not exact by construction; always shown"""
+    gamma_exact: Table[Row[Cell]]
+    """Γ of every seed at the sites where the credit is exact by construction; collapsed on the page"""
+    exact_sites: str
+    """sites whose credit equals the gradient by construction, so Γ = 1 is no evidence there"""
+    diagnostics: tuple[Table[Row[Cell]], ...]
+    """every metric by seed and site"""
+    scalars: Table[Row[Cell]]
+    """the metrics with one number per run, such as stability and drift"""
+    first_fires: tuple[Row[str], ...]
+    """for each rule and seed, the epoch at which the rule first fired"""
+    findings: tuple[FindingRow, ...]
+    """every rule's judgement; seeds with the same judgement are grouped"""
+    excluded: tuple[Exclusion, ...]
+    """selected runs of this method in this setting that were not judged, with the reasons; shown next to the headline"""
+    claims: tuple[Claim, ...]
+    """the claims that the runs support, and the claims that they do not support"""
+    pitfalls: tuple[Pitfall, ...]
+    """the checklist of known pitfalls; the answer to each item, with the evidence from the records"""
+    reproduction: ReproductionTable | None
+    """the published values with which these runs were compared; none if the study has no reference.toml"""
+    completing: tuple[str, ...]
+    """the command lines that train the missing runs and repeat the audit; none if no run is missing (shell)"""
+    commands: tuple[str, ...]
+    """the command lines that retrain these runs and their frozen controls from their commits, and audit these runs (shell)"""
+    bibliography: Bibliography
+    """citations of everything used: method, architecture, data, diagnostics whose metrics were judged, editions, this
+    software (BibTeX)"""
+    blanks: tuple[Blank, ...]
+    """texts that only the author can write, kept when the form is rendered again (Markdown)"""
+    figures: tuple[PageFigure, ...]
+    """small figures of the HTML form: the main metric with the range of the frozen controls, the largest growth with its limit,
+    and Γ by site with its null"""
 
 
 OPENING = re.compile(r"<!-- fa:blank ([\w-]+) -->")

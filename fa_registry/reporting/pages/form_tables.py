@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from fa_registry.metrics import (
@@ -25,20 +26,18 @@ from fa_registry.metrics import (
 from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.replay_summary import as_logged
 from fa_registry.provenance import NOT_A_CHECKOUT
-from fa_registry.records import AuditReport, Reading, RunAudit, RunRecord, RunSpec
+from fa_registry.records import AuditReport, RunAudit, RunRecord, RunSpec
 from fa_registry.records.manifest_checks import OWN_LOOP
 from fa_registry.records.runs import pairs
 from fa_registry.reporting.labels import group_label
-from fa_registry.reporting.report_values import Values, scalar_metric, site_row
+from fa_registry.reporting.report_values import Values, site_row
 from fa_registry.reporting.text.filters import num
 from fa_registry.reporting.view_models import (
     CardLine,
     Cell,
     Entry,
     EntryValue,
-    FirstFire,
-    MetricSummary,
-    Number,
+    Estimate,
     Row,
     Table,
 )
@@ -70,7 +69,7 @@ def scalar_table(runs: Sequence[RunAudit], report: AuditReport) -> Table[Row[Cel
     quantities = [metric_named(name, card_metrics) for name in TABLES["run_scalars"] if name in measured]
     quantities += [*other_metrics(measured, card_metrics), *_members(runs, card_metrics)]
     rows = tuple(
-        Row(metric.name, tuple(_cell(run, metric.name, metric.kind) for run in runs), metric.symbol, metric.words)
+        Row(metric.name, tuple(_cell(run, metric) for run in runs), metric.symbol, metric.words)
         for metric in quantities
     )
     names = [quantity.name for quantity in quantities]
@@ -88,7 +87,7 @@ def gamma_table(runs: Sequence[RunAudit], exact: Sequence[int], informative: boo
     """
     columns = _seeds(runs)
     sites = [site for site in range(sites_of(runs)) if (site not in exact) == informative]
-    rows = tuple(Row(str(site), tuple(_cell(run, "gamma", "cos", site) for run in runs)) for site in sites)
+    rows = tuple(Row(str(site), tuple(_cell(run, metric_named("gamma"), site) for run in runs)) for site in sites)
     notes = _notes((name, row.cells[index]) for index, (name, _) in enumerate(columns) for row in rows)
     has_maps = any(reading.value is not None for run in runs for reading in site_row(run.record, "gamma_flat"))
     notes += (OF_MAPS,) if has_maps and rows else ()
@@ -105,10 +104,10 @@ def _seeds(runs: Sequence[RunAudit]) -> tuple[tuple[str, str], ...]:
     return tuple((f"seed {run.record.spec.seed}", run.record.run_id) for run in runs)
 
 
-def first_fires(runs: Sequence[RunAudit]) -> tuple[FirstFire, ...]:
+def first_fires(runs: Sequence[RunAudit]) -> tuple[Row[str], ...]:
     """Return the epochs at which each rule first fired, one per seed, without rules that never fired."""
     rules = {finding.rule: finding.title for run in runs for finding in run.findings if finding.first_fire is not None}
-    return tuple(FirstFire(rule, title, tuple(_epoch(run, rule) for run in runs)) for rule, title in rules.items())
+    return tuple(Row(rule, tuple(_epoch(run, rule) for run in runs), words=title) for rule, title in rules.items())
 
 
 def _epoch(run: RunAudit, rule: str) -> str:
@@ -139,27 +138,20 @@ def _is_shown(quantity: Metric, runs: Sequence[RunAudit]) -> bool:
 
 
 def _seed_row(quantity: Metric, run: RunAudit, sites: int) -> Row[Cell]:
-    cells = tuple(_cell(run, quantity.name, quantity.kind, site) for site in range(sites))
+    cells = tuple(_cell(run, quantity, site) for site in range(sites))
     return Row(str(run.record.spec.seed), cells, run_ids=(run.record.run_id,))
 
 
-def _cell(run: RunAudit, name: str, kind: str, site: int | None = None) -> Cell:
+def _cell(run: RunAudit, metric: Metric, site: int | None = None) -> Cell:
     """Return a metric at a site with the finding about it; a site of None means the whole run."""
-    about = (one for one in run.findings if one.quantity == name and one.site == site and one.state)
+    about = (one for one in run.findings if one.quantity == metric.name and one.site == site and one.state)
     finding = next(about, None)
-    deviation = None if site is None or name not in DEVIATIONS else _number(run, DEVIATIONS[name], kind, site)
+    deviation = None
+    if site is not None and metric.name in DEVIATIONS:
+        deviation = Values().value(run, replace(metric, name=DEVIATIONS[metric.name]), site)
     deviation = deviation if deviation and deviation.reading.value is not None else None
     judged = (finding.state, finding.outcome) if finding else ("", "")
-    return Cell(_number(run, name, kind, site), *judged, deviation)
-
-
-def _number(run: RunAudit, name: str, kind: str, site: int | None) -> Number:
-    if site is None:
-        return Number(scalar_metric(run.record, name), kind, (run.record.run_id,))
-    row = site_row(run.record, name)
-    absent = "this metric was not measured at this site" if row else "this metric was not measured"
-    reading = row[site] if site < len(row) else Reading(None, absent)
-    return Number(reading, kind, (run.record.run_id,))
+    return Cell(Values().value(run, metric, site), *judged, deviation)
 
 
 def _members(runs: Sequence[RunAudit], card_metrics: Known) -> Iterator[Metric]:
@@ -206,11 +198,11 @@ def _notes(cells: Iterable[tuple[str, Cell]]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(f"{name}: {reason}" for name, reason in reasons if reason))
 
 
-def aggregates(runs: Sequence[RunAudit]) -> Iterator[MetricSummary]:
+def aggregates(runs: Sequence[RunAudit]) -> Iterator[Row[Estimate]]:
     """Yield Γ for every aggregation over sites and samples, and the spread of Γ over these aggregations."""
     for name in (*AGGREGATES, SPREAD):
         quantity = metric_named(name)
-        yield MetricSummary(name, quantity.words, Values().estimate(runs, quantity))
+        yield Row(name, (Values().estimate(runs, quantity),), words=quantity.words)
 
 
 NOT_RECORDED = "not recorded"

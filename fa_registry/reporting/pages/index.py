@@ -1,4 +1,4 @@
-"""The template variables of index.html.j2 and audit_table.tex.j2."""
+"""The template variables of index.html.j2 and audit_table.tex.j2: the whole audit."""
 
 from __future__ import annotations
 
@@ -7,22 +7,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from fa_registry.metrics import HEADLINE_GAMMA, Metric
+from fa_registry.metrics import Metric
 from fa_registry.protocol.grouping import Group, compared_methods
 from fa_registry.protocol.near_settings import describe_difference
-from fa_registry.protocol.replay_summary import proof
-from fa_registry.records import AuditReport, EditionReference, Exclusion, Finding, OtherRun, RunAudit, Waiver
-from fa_registry.reporting.claims import gamma_answer
-from fa_registry.reporting.claims_reference import LARGEST
+from fa_registry.records import AuditReport, EditionReference, Exclusion, OtherRun, Waiver
+from fa_registry.reporting.audit_rows import audit_row
 from fa_registry.reporting.figure_models import FigureFile, SettingFigures
 from fa_registry.reporting.figures.canvas import RenderedFigure
 from fa_registry.reporting.files import report_files
-from fa_registry.reporting.labels import command, file_name, group_label, means_in_text, options_text
-from fa_registry.reporting.pages import reproduction
+from fa_registry.reporting.labels import command, file_name, group_label, means_in_text
 from fa_registry.reporting.pages.analyses import PageAnalyses
 from fa_registry.reporting.pages.form import completion_commands
 from fa_registry.reporting.pages.form_tables import entry
-from fa_registry.reporting.pages.reproduction import ReproductionTable
+from fa_registry.reporting.pages.published_values import ReproductionTable, reproduction_table
 from fa_registry.reporting.report_index import (
     EvidenceRow,
     Sources,
@@ -31,17 +28,7 @@ from fa_registry.reporting.report_index import (
     integrity_states,
     not_intact,
 )
-from fa_registry.reporting.report_values import (
-    SEVERITY,
-    Columns,
-    control_rows,
-    control_text,
-    finding_rows,
-    most_severe_first,
-    scalar_metric,
-    seed_row,
-    site_row,
-)
+from fa_registry.reporting.report_values import Columns, finding_rows, most_severe_first
 from fa_registry.reporting.view_models import (
     AuditRow,
     ChangedEdition,
@@ -52,13 +39,11 @@ from fa_registry.reporting.view_models import (
     FindingRow,
     Footnote,
     IntegrityRow,
-    Judged,
     Link,
     NearSettingRow,
     SettingTable,
     Truncated,
     WaiverRow,
-    documented,
 )
 
 INTEGRITY_ORDER = ("mismatch", "unverifiable", "trusted", "verified")
@@ -75,12 +60,11 @@ def index_context(
     """Return the template variables of the page that shows the whole audit."""
     report = sources.report
     columns = sources.columns
-    details = len(report.runs) <= MOST
-    settings, footnotes = number_footnotes(setting_rows(sources, columns), columns, details)
     not_passed, passed_count = _findings(sources)
     integrity = sorted(integrity_states(report.runs, report.excluded), key=lambda row: INTEGRITY_ORDER.index(row.state))
     states = [row.state for row in integrity]
     links = [link for _, link in sources.forms]
+    runs = [run for group in sources.groups for run in group.runs]
     return IndexContext(
         title=report.title,
         selection=report.selection,
@@ -93,16 +77,15 @@ def index_context(
         run_count=len(report.runs),
         columns=columns,
         spread=" and ".join(column.symbol for column in columns if column.with_deviation),
-        settings=settings,
+        settings=tuple(setting_tables(sources)),
         means=means_in_text(columns),
-        details=details,
-        footnotes=footnotes,
+        details=len(report.runs) <= MOST,
         figures=figures,
         analyses=analyses,
         findings=Truncated.first(MOST, not_passed),
         passed=passed_count,
         comparison=_comparison(sources),
-        reproduction=reproduction.table(report.reproduction),
+        reproduction=reproduction_table(report.reproduction),
         excluded=Truncated.first(MOST, report.excluded),
         unaudited=_unaudited(report),
         left_out=Truncated.first(MOST_NAMES, report.left_out),
@@ -116,7 +99,7 @@ def index_context(
         completing=completion_commands(
             [run for run in report.runs if run.record.spec.control == "none"], report.excluded, report
         ),
-        commands=_commands(sources.groups),
+        commands=Truncated(tuple(command(run.record.spec) for run in runs[:MOST]), len(runs)),
         forms=tuple(links),
         figure_files=tuple(figure_files(figures, analyses)),
         files=tuple((file.name, file.description) for file in report_files()),
@@ -184,11 +167,6 @@ def _overrides(editions: Sequence[EditionReference]) -> Iterator[Entry]:
             yield entry(f"{prefix}{name}", str(value))
 
 
-def _commands(groups: Iterable[Group]) -> Truncated[str]:
-    runs = [run for group in groups for run in group.runs]
-    return Truncated(tuple(command(run.record.spec) for run in runs[:MOST]), len(runs))
-
-
 def _comparison(sources: Sources) -> EditionComparison | None:
     """Return the verdicts of all editions on every method, or None if only one edition judged the runs."""
     if len(sources.editions) < 2:
@@ -197,33 +175,32 @@ def _comparison(sources: Sources) -> EditionComparison | None:
     return EditionComparison(sources.editions, Truncated.first(MOST, sorted(rows, key=lambda row: not row.why)))
 
 
-def number_footnotes(
-    settings: Iterable[SettingTable], columns: Columns, details: bool
-) -> tuple[tuple[SettingTable, ...], tuple[Footnote, ...]]:
-    """Assign a footnote to every missing number of the audit table, one per reason with all its runs.
+def setting_tables(sources: Sources) -> Iterator[SettingTable]:
+    """Yield the parts of the audit table, one per setting.
 
-    If `details` is false, the page does not show the numbers of each seed, and they are removed from the rows.
-
-    Returns:
-        The tuple (the parts with footnote numbers, the footnotes).
+    Each part has its own footnotes, because a paper may include the table of one setting only. If the report has too many runs, the
+    page does not show the numbers of each seed, and they are removed from the rows.
     """
-    reasons: dict[str, dict[str, None]] = {}
-    marks: dict[str, int] = {}
-    numbered = []
-    for part in settings:
-        rows = [replace(row, estimates=_marked(row, columns, reasons, marks)) for row in part.rows]
-        if not details:
+    linked = zip(sources.groups, sources.links, strict=True)  # the groups are ordered by setting
+    parts = groupby(linked, key=lambda pair: pair[0].runs[0].record.spec.setting.identity)
+    for number, (_, part) in enumerate(parts, 1):
+        rows = [audit_row(group, sources, sources.columns, link.href if link else "") for group, link in part]
+        reasons: dict[str, dict[str, None]] = {}
+        rows = [replace(row, estimates=_marked(row, sources.columns, reasons)) for row in rows]
+        if len(sources.report.runs) > MOST:
             rows = [replace(row, seeds=tuple(replace(seed, numbers={}) for seed in row.seeds)) for row in rows]
-        numbered.append(replace(part, rows=tuple(rows)))
-    notes = (
-        Footnote(marks[reason], reason, Truncated.first(MOST_NAMES, tuple(ids))) for reason, ids in reasons.items()
-    )
-    return tuple(numbered), tuple(notes)
+        notes = (
+            Footnote(mark, reason, Truncated.first(MOST_NAMES, tuple(ids)))
+            for mark, (reason, ids) in enumerate(reasons.items(), 1)
+        )
+        yield SettingTable(number, rows[0].setting, tuple(rows), tuple(notes))
 
 
-def _marked(
-    row: AuditRow, columns: Columns, reasons: dict[str, dict[str, None]], marks: dict[str, int]
-) -> Mapping[str, Estimate]:
+def _marked(row: AuditRow, columns: Columns, reasons: dict[str, dict[str, None]]) -> Mapping[str, Estimate]:
+    """Return the means of a row with their footnotes.
+
+    There is one footnote per reason why a number is missing, with all its runs.
+    """
     marked = dict(row.estimates)
     for name in (column.name for column in columns if not (row.control and column.compared_with_control)):
         missing = [(seed.run_id, seed.numbers[name].reading.reason) for seed in row.seeds]
@@ -232,40 +209,10 @@ def _marked(
         if mean.reading.reason and not missing:  # every seed has a number, but there is no mean
             missing = [(run_id, mean.reading.reason) for run_id in mean.run_ids]
         for run_id, reason in missing:
-            marks.setdefault(reason, len(marks) + 1)
             reasons.setdefault(reason, {})[run_id] = None
-        footnote_marks = dict.fromkeys(marks[reason] for _, reason in missing)
-        marked[name] = replace(row.estimates[name], marks=tuple(footnote_marks))
+        marks = dict.fromkeys(list(reasons).index(reason) + 1 for _, reason in missing)
+        marked[name] = replace(row.estimates[name], marks=tuple(marks))
     return marked
-
-
-def setting_rows(sources: Sources, columns: Columns) -> Iterator[SettingTable]:
-    """Yield the parts of the audit table without footnotes, one part per setting."""
-    linked = zip(sources.groups, sources.links, strict=True)  # the groups are ordered by setting
-    parts = groupby(linked, key=lambda pair: pair[0].runs[0].record.spec.setting.identity)
-    for number, (_, part) in enumerate(parts, 1):
-        pairs = list(part)
-        rows = tuple(_audit_row(group, link, sources, columns) for group, link in pairs)
-        yield SettingTable(number, pairs[0][0].setting, rows)
-
-
-def _audit_row(group: Group, link: Link | None, sources: Sources, columns: Columns) -> AuditRow:
-    seeds = tuple(seed_row(run, sources.values, columns) for run in group.runs)
-    answer = gamma_answer(group.runs, sources.report.cards, sources.left_out(group))
-    return AuditRow(
-        method=group_label(group),
-        name=group.method,
-        options=options_text(group),
-        control=group.control,
-        verdict=group.verdict,
-        seeds=seeds,
-        estimates={column.name: sources.values.estimate(group.runs, column) for column in columns},
-        href=link.href if link else "",
-        judged=judged_columns(group, columns),
-        answers={HEADLINE_GAMMA: answer} if answer in ("not", "open") else {},
-        control_state=control_text(control_rows(group.runs, sources.values)),
-        proof=proof([run.record.integrity for run in group.runs]),
-    )
 
 
 def _verdict_counts(links: Sequence[Link]) -> Iterator[Count]:
@@ -279,9 +226,9 @@ def headline(groups: Iterable[Group]) -> IndexHeadline:
     """Return a summary of the verdicts, with the gating rules that fire; the most frequent rule is first."""
     judged = [group for group in groups if not group.control]
     outcomes = [group.verdict.outcome for group in judged]
-    counts = tuple((outcome, outcomes.count(outcome)) for outcome in WORST_FIRST if outcome in outcomes)
+    counts = [(outcome, outcomes.count(outcome)) for outcome in WORST_FIRST if outcome in outcomes]
     settings = {group.runs[0].record.spec.setting.identity for group in judged}
-    return IndexHeadline(_sentence(counts, len(judged), len(settings)), counts, tuple(_rules(judged)), len(settings))
+    return IndexHeadline(_sentence(counts, len(judged), len(settings)), tuple(_rules(judged)), len(settings))
 
 
 def _rules(groups: Iterable[Group]) -> Iterator[tuple[str, str, int]]:
@@ -319,12 +266,10 @@ class IndexHeadline:
     """A summary of the audit in one sentence.
 
     Attributes:
-        counts: For each outcome, the tuple (outcome, number of methods); the worst outcome is first.
         rules: For each rule that fires, the tuple (code, title, number of methods); the most frequent rule is first.
     """
 
     sentence: str
-    counts: tuple[tuple[str, int], ...]
     rules: tuple[tuple[str, str, int], ...]
     settings: int
 
@@ -334,117 +279,79 @@ WORST_FIRST = ("fail", "incomplete", "warn", "pass")
 
 @dataclass(frozen=True)
 class IndexContext:
-    """index.html.j2: the page that shows the whole audit."""
+    """index.html.j2 and audit_table.tex.j2: the whole audit, and its table for a paper."""
 
-    title: str = documented("the audit's title", "text")
-    selection: str = documented("how the runs were chosen", "text")
-    edition: EditionReference = documented(
-        "the edition (set of rules) that judged the runs, by name and digest", "record"
-    )
-    overrides: tuple[Entry, ...] = documented(
-        "changed thresholds. A threshold of a further edition is preceded by the name of this edition. "
-        "An edition with changes is 'modified'",
-        "text",
-    )
-    changed_editions: tuple[ChangedEdition, ...] = documented(
-        "modified or user-supplied editions, each with its differences from the built-in edition on which it is based",
-        "text",
-    )
-    headline: IndexHeadline = documented("the verdicts in one sentence, and the rules that fire", "methods × settings")
-    counts: tuple[Count, ...] = documented(
-        "number of groups (one method in one setting) by verdict, worst verdict first, with short links to the forms",
-        "groups",
-    )
-    waivers: tuple[WaiverRow, ...] = documented(
-        "waivers with author, finding, reason and expiry date; expired waivers are included", "text"
-    )
-    run_count: int = documented("number of runs that were judged, controls included", "runs")
-    columns: tuple[Metric, ...] = documented(
-        "the numeric columns of the audit table; a column is omitted if no run measured its metric", "see each metric"
-    )
-    spread: str = documented("the columns whose mean is shown with the standard deviation over seeds", "text")
-    settings: tuple[SettingTable, ...] = documented("the audit table, one part per setting", "see each column")
-    means: str = documented("the kind of mean over seeds (arithmetic or geometric) of each column", "text")
-    details: bool = documented(
-        "whether every seed's numbers are shown below the table; otherwise they are in the forms", "yes or no"
-    )
-    footnotes: tuple[Footnote, ...] = documented("the reasons why numbers of the audit table are missing", "text")
-    figures: Truncated[SettingFigures] = documented(
-        "the trajectories and the figures by site of the first settings, with their numbers",
-        "PNG data URI",
-    )
-    analyses: PageAnalyses = documented(
-        "the analyses of all runs together, and the reason for each analysis that is left out", "see each table"
-    )
-    findings: Truncated[FindingRow] = documented(
-        "every finding that did not pass, most severe first; seeds with the same judgement are grouped",
-        "see `required`",
-    )
-    passed: int = documented("number of findings that passed", "findings")
-    comparison: EditionComparison | None = documented(
-        "every edition's verdict on every method; none if only one edition judged the runs", "text"
-    )
-    reproduction: ReproductionTable | None = documented(
-        "every published value of the study with its outcome; none if the study has no reference.toml",
-        "see each figure",
-    )
-    excluded: Truncated[Exclusion] = documented(
-        "selected runs that cannot be judged, with the reason, and the traceback if the judging failed", "runs"
-    )
-    unaudited: Truncated[OtherRun] | None = documented(
-        "runs in the store that have a judged method and setting, but are not in this audit; none if the store was not searched",
-        "runs",
-    )
-    left_out: Truncated[OtherRun] = documented(
-        "complete runs of the judged methods and settings without which this audit replaces no verdict and allows no claim",
-        "runs",
-    )
-    beside: Truncated[NearSettingRow] | None = documented(
-        "runs whose specification differs from a judged run only in numbers, by at most 1 %; none if the report lacks this list",
-        "runs",
-    )
-    integrity: Truncated[IntegrityRow] = documented(
-        "whether the logged metrics of each run are confirmed, worst first", "runs"
-    )
-    evidence: tuple[EvidenceRow, ...] = documented(
-        "comparisons with the recorded digests, one line per subject: how many runs agree, differ or could not be compared",
-        "runs",
-    )
-    not_intact: Truncated[Exclusion] = documented(
-        "selected runs that are not judged because they differ from their recorded digests", "runs"
-    )
-    integrity_counts: tuple[Count, ...] = documented("number of runs in each integrity state", "runs")
-    compared: tuple[str, ...] = documented(
-        "how many methods are compared with frozen controls, and which of these methods still pass with Holm's procedure",
-        "text",
-    )
-    remarks: tuple[str, ...] = documented("the remarks of the audit that no other field contains", "text")
-    completing: tuple[str, ...] = documented(
-        "the command lines that train the missing runs and repeat the audit; none if no run is missing", "shell"
-    )
-    commands: Truncated[str] = documented("the command lines that retrain the judged runs", "shell")
-    forms: tuple[Link, ...] = documented("links to the reporting forms; the paths are relative to this page", "path")
-    figure_files: tuple[FigureFile, ...] = documented(
-        "the files of the figures (.svg and .pdf); the paths are relative to this page", "path"
-    )
-    files: tuple[tuple[str, str], ...] = documented(
-        "the name of each machine-readable file, and a description of its content", "path"
-    )
-
-
-@dataclass(frozen=True)
-class AuditTableContext:
-    """audit_table.tex.j2: the audit table for a paper, one LaTeX table per setting."""
-
-    selection: str = documented("how the runs were chosen", "text")
-    edition: EditionReference = documented(
-        "the edition (set of rules) that judged the runs, by name and digest", "record"
-    )
-    tables: tuple[SettingTable, ...] = documented("the audit table, one table per setting", "see each column")
-    columns: tuple[Metric, ...] = documented(
-        "the numeric columns; a column is omitted if no run measured its metric", "see each metric"
-    )
-    means: str = documented("the kind of mean over seeds (arithmetic or geometric) of each column", "text")
+    title: str
+    """the audit's title"""
+    selection: str
+    """how the runs were chosen"""
+    edition: EditionReference
+    """the edition (set of rules) that judged the runs, by name and digest"""
+    overrides: tuple[Entry, ...]
+    """changed thresholds. A threshold of a further edition is preceded by the name of this edition. An edition with
+    changes is 'modified'"""
+    changed_editions: tuple[ChangedEdition, ...]
+    """modified or user-supplied editions, each with its differences from the built-in edition on which it is based"""
+    headline: IndexHeadline
+    """the verdicts in one sentence, and the rules that fire"""
+    counts: tuple[Count, ...]
+    """number of groups (one method in one setting) by verdict, worst verdict first, with short links to the forms"""
+    waivers: tuple[WaiverRow, ...]
+    """waivers with author, finding, reason and expiry date; expired waivers are included"""
+    run_count: int
+    """number of runs that were judged, controls included"""
+    columns: tuple[Metric, ...]
+    """the numeric columns of the audit table; a column is omitted if no run measured its metric"""
+    spread: str
+    """the columns whose mean is shown with the standard deviation over seeds"""
+    settings: tuple[SettingTable, ...]
+    """the audit table, one part per setting, with the reasons why numbers are missing"""
+    means: str
+    """the kind of mean over seeds (arithmetic or geometric) of each column"""
+    details: bool
+    """whether every seed's numbers are shown below the table; otherwise they are in the forms"""
+    figures: Truncated[SettingFigures]
+    """the trajectories and the figures by site of the first settings, with their numbers"""
+    analyses: PageAnalyses
+    """the analyses of all runs together, and the reason for each analysis that is left out"""
+    findings: Truncated[FindingRow]
+    """every finding that did not pass, most severe first; seeds with the same judgement are grouped"""
+    passed: int
+    """number of findings that passed"""
+    comparison: EditionComparison | None
+    """every edition's verdict on every method; none if only one edition judged the runs"""
+    reproduction: ReproductionTable | None
+    """every published value of the study with its outcome; none if the study has no reference.toml"""
+    excluded: Truncated[Exclusion]
+    """selected runs that cannot be judged, with the reason, and the traceback if the judging failed"""
+    unaudited: Truncated[OtherRun] | None
+    """runs in the store that have a judged method and setting, but are not in this audit; none if the store was not searched"""
+    left_out: Truncated[OtherRun]
+    """complete runs of the judged methods and settings without which this audit replaces no verdict and allows no claim"""
+    beside: Truncated[NearSettingRow] | None
+    """runs whose specification differs from a judged run only in numbers, by at most 1 %; none if the report lacks this list"""
+    integrity: Truncated[IntegrityRow]
+    """whether the logged metrics of each run are confirmed, worst first"""
+    evidence: tuple[EvidenceRow, ...]
+    """comparisons with the recorded digests, one line per subject: how many runs agree, differ or could not be compared"""
+    not_intact: Truncated[Exclusion]
+    """selected runs that are not judged because they differ from their recorded digests"""
+    integrity_counts: tuple[Count, ...]
+    """number of runs in each integrity state"""
+    compared: tuple[str, ...]
+    """how many methods are compared with frozen controls, and which of these methods still pass with Holm's procedure"""
+    remarks: tuple[str, ...]
+    """the remarks of the audit that no other field contains"""
+    completing: tuple[str, ...]
+    """the command lines that train the missing runs and repeat the audit; none if no run is missing (shell)"""
+    commands: Truncated[str]
+    """the command lines that retrain the judged runs (shell)"""
+    forms: tuple[Link, ...]
+    """links to the reporting forms; the paths are relative to this page"""
+    figure_files: tuple[FigureFile, ...]
+    """the files of the figures (.svg and .pdf); the paths are relative to this page"""
+    files: tuple[tuple[str, str], ...]
+    """the name of each machine-readable file, and a description of its content"""
 
 
 def short_names(links: Sequence[Link]) -> list[Link]:
@@ -455,81 +362,21 @@ def short_names(links: Sequence[Link]) -> list[Link]:
     return [link if len(variants[link.name]) > 1 else replace(link, text=link.name) for link in links]
 
 
-def judged_columns(group: Group, columns: Columns) -> Mapping[str, Judged]:
-    """Return a mapping from column to the most severe finding on the column's metric.
-
-    Only findings with the outcome fail, warn or waived count. Columns without such a finding are omitted. Columns that show a
-    standard deviation are omitted too, because their cells have no space for a finding.
-    """
-    column_of = {
-        quantity: column.name
-        for column in columns
-        if not column.with_deviation
-        for quantity in (column.name, column.about)
-    }
-    seeds_by_judgement: dict[tuple[str, str, str], list[int]] = {}
-    for run in group.runs:
-        for finding in run.findings:
-            if finding.outcome in ("fail", "warn", "waived"):
-                for column in {column_of[quantity] for quantity in _crossed(run, finding) if quantity in column_of}:
-                    seeds_by_judgement.setdefault((column, finding.rule, finding.outcome), []).append(
-                        run.record.spec.seed
-                    )
-    worst: dict[str, Judged] = {}
-    for column, rule, outcome in sorted(seeds_by_judgement, key=lambda key: SEVERITY.index(key[2])):
-        worst.setdefault(column, Judged(rule, outcome, tuple(seeds_by_judgement[column, rule, outcome])))
-    return worst
-
-
-def _crossed(run: RunAudit, finding: Finding) -> Iterator[str]:
-    """Yield the metric of a finding; for a growth, also the other growths above their limits."""
-    yield finding.quantity
-    for limit in finding.further if finding.quantity in LARGEST else ():
-        readings = site_row(run.record, limit.quantity) or (scalar_metric(run.record, limit.quantity),)
-        if limit.quantity in LARGEST and any(
-            reading.value is not None and reading.value > limit.threshold for reading in readings
-        ):
-            yield limit.quantity
-
-
 def waiver_rows(report: AuditReport, groups: Sequence[Group]) -> tuple[WaiverRow, ...]:
     """Return every waiver with the findings that it waived; expired waivers are last and waive none."""
-    waived: dict[str, list[tuple[str, RunAudit]]] = {}
-    for group in groups:
-        for run in group.runs:
-            for finding in run.findings:
-                if finding.outcome == "waived":
-                    waived.setdefault(finding.rule, []).append((group_label(group), run))
     ordered = sorted(report.waivers, key=lambda waiver: waiver.expired)
-    return tuple(_waiver_row(waiver, () if waiver.expired else waived.get(waiver.rule, ())) for waiver in ordered)
+    return tuple(WaiverRow(waiver, _scope(waiver), tuple(_waived_by(waiver, groups))) for waiver in ordered)
 
 
-def _waiver_row(waiver: Waiver, waived: Sequence[tuple[str, RunAudit]]) -> WaiverRow:
+def _scope(waiver: Waiver) -> str:
     parts = [f"run {waiver.run}" if waiver.run else "", f"method {waiver.method}" if waiver.method else ""]
-    applied = (
-        f"{label}, seed {run.record.spec.seed}"
-        for label, run in waived
-        if run.record.run_id.startswith(waiver.run) and waiver.method in ("", run.record.spec.method_label)
-    )
-    return WaiverRow(waiver, ", ".join(filter(None, parts)) or "every run", tuple(applied))
+    return ", ".join(filter(None, parts)) or "every run"
 
 
-def audit_table_context(sources: Sources) -> AuditTableContext:
-    """Return the template variables of the audit table for a paper.
-
-    Each setting has its own footnotes, because a paper may include the table of one setting only.
-    """
-    report = sources.report
-    columns = sources.columns
-    return AuditTableContext(
-        selection=report.selection,
-        edition=report.edition,
-        tables=tuple(_table(part, columns, len(report.runs) <= MOST) for part in setting_rows(sources, columns)),
-        columns=columns,
-        means=means_in_text(columns),
-    )
-
-
-def _table(part: SettingTable, columns: Columns, details: bool) -> SettingTable:
-    (marked,), footnotes = number_footnotes([part], columns, details)
-    return replace(marked, footnotes=footnotes)
+def _waived_by(waiver: Waiver, groups: Sequence[Group]) -> Iterator[str]:
+    for group in groups if not waiver.expired else ():
+        for run in group.runs:
+            is_named = run.record.run_id.startswith(waiver.run)
+            is_meant = is_named and waiver.method in ("", run.record.spec.method_label)
+            if is_meant and any(one.outcome == "waived" and one.rule == waiver.rule for one in run.findings):
+                yield f"{group_label(group)}, seed {run.record.spec.seed}"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from fa_registry.metrics import headline_of, headlines_of, table
 from fa_registry.protocol.replay_summary import proof, series_label
-from fa_registry.records import AuditReport, EditionReference, Exclusion, RunAudit, Verdict
+from fa_registry.records import AuditReport, EditionReference, Exclusion, Integrity, RunAudit, Verdict
 from fa_registry.reporting.claims import claims
 from fa_registry.reporting.pages.form_tables import card
 from fa_registry.reporting.report_index import Sources
@@ -20,31 +20,22 @@ from fa_registry.reporting.report_values import (
     control_rows,
     control_text,
     finding_rows,
-    integrity_row,
 )
 from fa_registry.reporting.text.environment import TemplateRenderer, variables
 from fa_registry.reporting.view_models import (
     Claim,
     Count,
+    Estimate,
     FindingRow,
-    IntegrityRow,
     Link,
-    MetricSummary,
+    Row,
     Truncated,
-    documented,
 )
 from fa_registry.tracking.schema import AUDIT_PAGE
 
 MAX_NOTE = 4000  # characters; MLflow accepts 8000, but a shorter note is easier to read next to a run
 MOST_FORMS = 25  # most links in the note of an audit
 WORST_FIRST = ("fail", "incomplete", "warn", "pass")
-KINDS = {
-    "integrity": "integrity failure",
-    "ended early": "ended early",
-    "not trained": "not trained",
-    "half-written": "half-written",
-    "broken": "broken",
-}
 CUT = "\n\n… the rest is in the form."
 
 
@@ -72,7 +63,8 @@ class Notes:
 
     def of_excluded(self, exclusion: Exclusion, audit: str = "") -> str:
         """Return the note on a run that was not judged; it replaces the verdict of an older audit."""
-        context = excluded_note_context(exclusion, self.sources.report, audit)
+        edition = self.sources.report.edition
+        context = ExcludedNoteContext(not_judged_text(exclusion), exclusion.reason, exclusion.run_id, edition, audit)
         return bounded(self._pages.render("excluded_note.md.j2", variables(context)))
 
     def margin(self, run: RunAudit) -> tuple[str, float] | None:
@@ -106,12 +98,8 @@ def not_judged_text(exclusion: Exclusion) -> str:
 
     It is `NOT JUDGED` if no kind is known.
     """
-    return f"NOT JUDGED ({KINDS[exclusion.kind]})" if exclusion.kind in KINDS else "NOT JUDGED"
-
-
-def excluded_note_context(exclusion: Exclusion, report: AuditReport, audit: str = "") -> ExcludedNoteContext:
-    """Return the template variables of the note on a run that was not judged."""
-    return ExcludedNoteContext(not_judged_text(exclusion), exclusion.reason, exclusion.run_id, report.edition, audit)
+    kind = "integrity failure" if exclusion.kind == "integrity" else exclusion.kind
+    return f"NOT JUDGED ({kind})" if kind else "NOT JUDGED"
 
 
 def bounded(note: str) -> str:
@@ -128,41 +116,54 @@ class NoteContext:
     MLflow shows this text as the description of the run.
     """
 
-    method: str = documented("the method's label", "text")
-    setting: str = documented("the setting's readable name", "text")
-    seed: int = documented("the run's seed", "integer")
-    run_id: str = documented("id of the run", "id")
-    status: str = documented("status of the run: complete, diverged or failed", "text")
-    edition: EditionReference = documented("the edition (set of rules) that judged the runs", "record")
-    verdict: Verdict = documented("verdict of this run, without other seeds", "record")
-    control: str = documented(
-        "`control verified`, or the reason why the method's frozen control is not proven to be frozen; empty for a control",
-        "text",
-    )
-    headline: tuple[MetricSummary, ...] = documented("the run's headline numbers", "see each metric")
-    findings: tuple[FindingRow, ...] = documented("every rule's judgement of this run", "see `required`")
-    claims: tuple[Claim, ...] = documented("the claims that this run supports without other seeds", "text")
-    integrity: IntegrityRow = documented("whether the logged metrics of the run are confirmed", "text")
-    proof: str = documented("what the audit's replays prove about the training", "text")
-    series_label: str = documented(
-        "number of per-epoch values that the author stated and the audit did not recompute; empty if there are none",
-        "text",
-    )
-    form: str = documented("address of the run's reporting form in MLflow; empty if there is none", "address")
-    audit: str = documented("address of the audit's first page in MLflow; empty if there is none", "address")
+    method: str
+    """the method's label"""
+    setting: str
+    """the setting's readable name"""
+    seed: int
+    """the run's seed"""
+    run_id: str
+    """id of the run"""
+    status: str
+    """status of the run: complete, diverged or failed"""
+    edition: EditionReference
+    """the edition (set of rules) that judged the runs"""
+    verdict: Verdict
+    """verdict of this run, without other seeds"""
+    control: str
+    """`control verified`, or the reason why the method's frozen control is not proven to be frozen; empty for a control"""
+    headline: tuple[Row[Estimate], ...]
+    """the run's headline numbers"""
+    findings: tuple[FindingRow, ...]
+    """every rule's judgement of this run"""
+    claims: tuple[Claim, ...]
+    """the claims that this run supports without other seeds"""
+    integrity: Integrity
+    """whether the logged metrics of the run are confirmed"""
+    proof: str
+    """what the audit's replays prove about the training"""
+    series_label: str
+    """number of per-epoch values that the author stated and the audit did not recompute; empty if there are none"""
+    form: str
+    """address of the run's reporting form in MLflow; empty if there is none"""
+    audit: str
+    """address of the audit's first page in MLflow; empty if there is none"""
 
 
 @dataclass(frozen=True)
 class ExcludedNoteContext:
     """excluded_note.md.j2: the description of a run that an audit could not judge."""
 
-    verdict: str = documented("`NOT JUDGED`, and the kind of reason why the run was not judged", "text")
-    reason: str = documented("why the run could not be judged", "text")
-    run_id: str = documented("the run", "id")
-    edition: EditionReference = documented(
-        "the edition (set of rules) of the audit that could not judge this run", "record"
-    )
-    audit: str = documented("address of the audit's first page in MLflow; empty if there is none", "address")
+    verdict: str
+    """`NOT JUDGED`, and the kind of reason why the run was not judged"""
+    reason: str
+    """why the run could not be judged"""
+    run_id: str
+    """the run"""
+    edition: EditionReference
+    """the edition (set of rules) of the audit that could not judge this run"""
+    audit: str
+    """address of the audit's first page in MLflow; empty if there is none"""
 
 
 @dataclass(frozen=True)
@@ -172,19 +173,24 @@ class AuditNoteContext:
     The description of the study's run contains this note too.
     """
 
-    edition: EditionReference = documented("the edition (set of rules) that judged the runs", "record")
-    selection: str = documented("how the runs were chosen", "text")
-    counts: tuple[Count, ...] = documented(
-        "number of groups (one method in one setting) by verdict, worst verdict first", "groups"
-    )
-    run_count: int = documented("number of runs that were judged, controls included", "runs")
-    excluded: int = documented("number of selected runs that could not be judged", "runs")
-    left_out: int = documented("number of complete runs of the judged methods and settings that were left out", "runs")
-    audit: str = documented("address of the audit's first page in MLflow; empty if there is none", "address")
-    table: str = documented("address of the table of all runs in MLflow; empty if there is none", "address")
-    forms: Truncated[Link] = documented(
-        "the reporting forms with their addresses in MLflow, worst verdict first", "address"
-    )
+    edition: EditionReference
+    """the edition (set of rules) that judged the runs"""
+    selection: str
+    """how the runs were chosen"""
+    counts: tuple[Count, ...]
+    """number of groups (one method in one setting) by verdict, worst verdict first"""
+    run_count: int
+    """number of runs that were judged, controls included"""
+    excluded: int
+    """number of selected runs that could not be judged"""
+    left_out: int
+    """number of complete runs of the judged methods and settings that were left out"""
+    audit: str
+    """address of the audit's first page in MLflow; empty if there is none"""
+    table: str
+    """address of the table of all runs in MLflow; empty if there is none"""
+    forms: Truncated[Link]
+    """the reporting forms with their addresses in MLflow, worst verdict first"""
 
 
 def note_context(
@@ -202,7 +208,7 @@ def note_context(
     columns = audit_columns([run], table("note", headlines_of([record])), card_metrics)
     reported = claims([run], has_all_runs=is_only_seed, card=card(report, "methods", record.spec.method))
     headline = tuple(
-        MetricSummary(column.name, column.label, sources.values.estimate([run], column)) for column in columns
+        Row(column.name, (sources.values.estimate([run], column),), words=column.label) for column in columns
     )
     return NoteContext(
         method=record.spec.label,
@@ -216,7 +222,7 @@ def note_context(
         headline=headline,
         findings=finding_rows([run], record.spec.label, record.setting, card_metrics),
         claims=tuple(claim for claim in reported if claim.kind != "note"),  # the form contains these claims
-        integrity=integrity_row(record),
+        integrity=record.integrity,
         proof=proof([record.integrity]),
         series_label=series_label([record.integrity]),
         form=form,

@@ -50,13 +50,9 @@ class StrictUndefinedWithHint(StrictUndefined):
         record = self._undefined_obj
         if self._undefined_hint or not dataclasses.is_dataclass(record) or not isinstance(self._undefined_name, str):
             return super()._undefined_message
-        return unknown_name_text(f"field of {type(record).__name__}", self._undefined_name, field_names(type(record)))
-
-
-def field_names(record: type) -> tuple[str, ...]:
-    """Return the names of a record's fields and properties."""
-    properties = (name for name in dir(record) if isinstance(getattr(record, name), property))
-    return (*(field.name for field in dataclasses.fields(record)), *properties)
+        properties = [name for name in dir(type(record)) if isinstance(getattr(type(record), name), property)]
+        names = (*(field.name for field in dataclasses.fields(record)), *properties)
+        return unknown_name_text(f"field of {type(record).__name__}", self._undefined_name, names)
 
 
 def environment(name: str, user_templates: Path | None = None) -> Environment:
@@ -72,20 +68,16 @@ def environment(name: str, user_templates: Path | None = None) -> Environment:
         folders.insert(0, user_templates)
     finalize, own_filters = LANGUAGES[mode(name)]
     builtin_filters = {filter_name: getattr(filters, filter_name) for filter_name in FILTERS} | own_filters
-    options = {
-        "loader": FileSystemLoader(folders),
-        "autoescape": True,  # escapes text in .html.j2; in other templates, `finalize` has already converted text to Markup
-        "trim_blocks": True,
-        "lstrip_blocks": True,
-        "keep_trailing_newline": True,
-        "auto_reload": False,  # otherwise each import of macros would check the files for changes
-    }
-    if user_templates is None:
-        template_environment = Environment(undefined=StrictUndefined, finalize=finalize, **options)
-    else:
-        template_environment = ImmutableSandboxedEnvironment(
-            undefined=StrictUndefinedWithHint, finalize=finalize, **options
-        )
+    template_environment = (ImmutableSandboxedEnvironment if user_templates else Environment)(
+        undefined=StrictUndefinedWithHint,
+        finalize=finalize,
+        loader=FileSystemLoader(folders),
+        autoescape=True,  # escapes text in .html.j2; in other templates, `finalize` has already converted text to Markup
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        auto_reload=False,  # otherwise each import of macros would check the files for changes
+    )
     for forbidden in FORBIDDEN_FILTERS:
         del template_environment.filters[forbidden]
     template_environment.filters.update(builtin_filters)

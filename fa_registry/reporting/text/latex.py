@@ -157,12 +157,8 @@ TEXT: Mapping[str, str] = MappingProxyType(
         **{"|": r"\textbar{}", '"': r"\textquotedbl{}", "'": r"\textquotesingle{}", "`": r"\textasciigrave{}"},
         # punctuation
         **{"\u00a0": "~", "·": r"\textperiodcentered{}", "…": r"\dots{}", "–": r"\textendash{}", "—": r"\textemdash{}"},
-        **{
-            "‘": r"\textquoteleft{}",
-            "’": r"\textquoteright{}",
-            "“": r"\textquotedblleft{}",
-            "”": r"\textquotedblright{}",
-        },
+        **{"‘": r"\textquoteleft{}", "’": r"\textquoteright{}"},
+        **{"“": r"\textquotedblleft{}", "”": r"\textquotedblright{}"},
         **{"§": r"\S{}", "°": r"\textdegree{}", "©": r"\textcopyright{}", "µ": r"\textmu{}"},
         # letters that are not an accented letter
         **{"ø": r"\o{}", "Ø": r"\O{}", "æ": r"\ae{}", "Æ": r"\AE{}", "å": r"\aa{}", "Å": r"\AA{}", "œ": r"\oe{}"},

@@ -9,7 +9,7 @@ import pytest
 from fa_registry import architectures, bundled_files, diagnostics, methods
 from fa_registry.evidence.third_party import cards
 from fa_registry.protocol.reproduction import FILE, load_reference, reproduction
-from fa_registry.protocol.reproduction.comparison import ONE_RUN, outcome_of
+from fa_registry.protocol.reproduction.figure_verdicts import ONE_RUN, outcome_of
 from fa_registry.protocol.rules import load_edition
 from fa_registry.records import Integrity, MeasuredFigure, Measurements, Published, Reading, Recipe, RunRecord
 from fa_registry.statistics import Reported, tost

@@ -8,7 +8,7 @@ import pytest
 
 from fa_registry.protocol.grouping import groups
 from fa_registry.protocol.reproduction import reproduction
-from fa_registry.protocol.reproduction.comparison import alike, differences, figure_of, nearest
+from fa_registry.protocol.reproduction.figure_verdicts import alike, differences, figure_of, nearest
 from fa_registry.protocol.rules import load_edition
 from fa_registry.records import REPRODUCTION_OUTCOMES, Integrity, Published, Recipe, Reference
 from tests.analyses.builders import report_of, run

@@ -233,7 +233,11 @@ def test_another_edition_is_reported_rule_by_rule(before):
 
 def test_further_editions_are_compared_where_both_have_them(before):
     first = make_report(RUNS, others=("2026-04", "2026-12"))
-    assert changes(before, first) == {f"further edition {name}": ("", "there") for name in ("2026-04", "2026-12")}
+    assert {what: after for what, (_, after) in changes(before, first).items()} == {
+        f"further edition {opinion.edition.name} {field}": getattr(opinion.edition, field)
+        for opinion in first.opinions
+        for field in ("name", "title", "source", "digest")
+    }
     found = audit_diff(first, make_report([diverged(DFA[0]), *RUNS[1:]], others=("2026-04",)))
     run = next(run for run in found.runs if run.run_id_a == DFA[0].run_id)
     assert {"verdict by 2026-04", "findings by 2026-04"} <= {change.what for change in run.changes}
@@ -253,7 +257,7 @@ def test_judging_options_and_remarks_are_reported(before):
         "title": (before.title, "another"),
         waiver: ("", f"{WAIVER.date} to {WAIVER.expiry} by {WAIVER.author}: {WAIVER.reason}"),
         f"not judged dfa-9 ({'e' * 32})": ("", "broken"),
-        "remark note": ("", "there"),
+        "remark note": ("", "present"),
         "card methods/bp: rule": ("c_l = g_l", "another"),
     }
     renewed = dataclasses.replace(after, waivers=(dataclasses.replace(WAIVER, expired=True),))

@@ -18,7 +18,7 @@ from fa_registry.reporting.figures.canvas import Canvas
 from fa_registry.reporting.figures.gamma_null import draw, gamma_numbers
 from fa_registry.reporting.figures.page import form_figures
 from fa_registry.reporting.figures.style import styled
-from fa_registry.reporting.pages.comparison import layer_numbers
+from fa_registry.reporting.pages.comparison import compared_setting, layer_numbers
 from fa_registry.reporting.report_index import Sources
 from tests.reporting.claims_of_tokens import of_tokens
 from tests.reporting.report_changes import with_record, with_runs
@@ -49,7 +49,8 @@ def test_a_form_has_accuracy_with_its_frozen_band_growth_with_its_limit_and_gamm
     assert "the frozen controls" in accuracy.caption and "D1, 50." in growth.caption and "dfa" not in growth.alt
     assert "is one seed" in gamma.caption and "2, 3, 4." in gamma.alt
     assert all(
-        one.uri.startswith("data:image/png;base64,") and len(one.uri) < 25_000 for one in (accuracy, growth, gamma)
+        one.drawn.uri.startswith("data:image/png;base64,") and len(one.drawn.uri) < 25_000
+        for one in (accuracy, growth, gamma)
     )
     assert not accuracy.groups and not gamma.groups  # the form has the numbers in its tables
 
@@ -114,8 +115,9 @@ def test_gamma_by_site_is_never_logarithmic_and_leaves_exact_sites_alone(rich, m
         sites = {**run.record.measurements.sites, "gamma": tiny, "g_norm_mean_ce": tiny}
         return with_record(run, measurements=dataclasses.replace(run.record.measurements, sites=sites))
 
-    fa = [group for group in groups(with_runs(rich, change)) if group.method == "fa"]
-    figure_of(by_site.draw, layer_numbers(fa, LAST))
+    sources = Sources.of(dataclasses.replace(with_runs(rich, change), cards=LAST))
+    fa = [group for group in sources.groups if group.method == "fa"]
+    figure_of(by_site.draw, layer_numbers(compared_setting(fa, (), sources)))
     curves = [
         (axes, list(given[1])) for axes, given, look in plotted if look.get("linewidth") == 1.3 and len(given[1]) == 5
     ]

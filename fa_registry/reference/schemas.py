@@ -5,10 +5,7 @@ pydantic generates the schemas from the records. The descriptions are the docstr
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from pydantic.json_schema import GenerateJsonSchema
@@ -76,7 +73,7 @@ def _sentence(text: str) -> str:
 START = """\
 # Files of an audit for machines
 
-<!-- written by python -m fa_registry.reporting.files.schemas -->
+Generated from the code by `python -m fa_registry.reference --write`; do not edit.
 
 `fa-registry audit` and `fa-registry report` write these files for machines next to the pages:
 
@@ -130,7 +127,7 @@ OTHER = Metric(
 )
 
 
-def document() -> str:
+def audit_files_reference() -> str:
     """Return the text of docs/audit-json.md."""
     return "\n".join(_lines()).rstrip() + "\n"
 
@@ -212,15 +209,6 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str
     yield ""
 
 
-def published() -> dict[str, str]:
-    """Return a mapping file name → content of the schemas and of audit-json.md."""
-    return {
-        "audit.schema.json": jsonio.pretty(audit_schema()),
-        "diff.schema.json": jsonio.pretty(diff_schema()),
-        "audit-json.md": document(),
-    }
-
-
 def audit_schema() -> dict[str, Any]:
     """Return the JSON Schema of audit.json."""
     return schema_of(AuditReport, "audit.json of fa_registry")
@@ -229,21 +217,3 @@ def audit_schema() -> dict[str, Any]:
 def diff_schema() -> dict[str, Any]:
     """Return the JSON Schema of the output of `fa-registry diff --json`."""
     return schema_of(AuditDiff, "fa-registry diff --json")
-
-
-def main(arguments: list[str]) -> None:
-    """Write the schemas and audit-json.md, and print their paths; run this after every change of a record."""
-    parser = argparse.ArgumentParser(
-        prog="python -m fa_registry.reporting.files.schemas",
-        description="Write the JSON Schemas of the machine-readable files, and the description of these files.",
-    )
-    parser.add_argument("--out", default="docs", type=Path, help="folder [docs]")
-    out = parser.parse_args(arguments).out
-    out.mkdir(parents=True, exist_ok=True)
-    for name, text in published().items():
-        (out / name).write_text(text, encoding="utf-8", newline="\n")
-        print(out / name)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -21,13 +21,12 @@ from fa_registry.reporting.view_models import EntryValue
 
 WORST_FIRST = ("differs", "not shown", "reproduced", "not comparable", "not at hand", "not measured")
 TESTED = WORST_FIRST[:3]
-COLOURS: Mapping[str, str] = MappingProxyType(  # outcome → the verdict whose colour the row gets
-    dict(zip(WORST_FIRST, ("fail", "warn", "pass", "control", "control", "incomplete"), strict=True))
-)
 SITES: Mapping[str, str] = MappingProxyType({"last": "site L", "mid": "site ⌊L/2⌋", "": ""})
 
 
-def table(reproduction: Reproduction | None, run_ids: Collection[str] | None = None) -> ReproductionTable | None:
+def reproduction_table(
+    reproduction: Reproduction | None, run_ids: Collection[str] | None = None
+) -> ReproductionTable | None:
     """Return the table of published values. Values that differ are first.
 
     Args:
@@ -65,7 +64,6 @@ def _row(row: FigureVerdict) -> ReproductionRow:
     margin = f"the margin: {figure.margin.why}" if row.outcome in TESTED else ""
     return ReproductionRow(
         outcome=row.outcome,
-        colour=COLOURS[row.outcome],
         quantity=quantity_text(figure),
         method=figure.label,
         setting=setting_text(figure),
@@ -153,12 +151,10 @@ class ReproductionRow:
     """A published value and the measured value, as text.
 
     Attributes:
-        colour: Name of a verdict, such as `pass`. The row has the colour of this verdict.
         each: One measured value per compared run.
     """
 
     outcome: str
-    colour: str
     quantity: str
     method: str
     setting: str

@@ -5,10 +5,8 @@ from __future__ import annotations
 import copy
 import dataclasses
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
 import pytest
@@ -17,9 +15,9 @@ from jsonschema import Draft202012Validator
 from fa_registry import jsonio
 from fa_registry.protocol.reproduction import reproduction
 from fa_registry.records import AuditReport, Published, Reading, Reference, Scalar, Series
+from fa_registry.reference.schemas import audit_schema, diff_schema, schema_of
 from fa_registry.reporting.diff import audit_diff
-from fa_registry.reporting.files.audit_json import pieces, write_report
-from fa_registry.reporting.files.schemas import audit_schema, diff_schema, main, published, schema_of
+from fa_registry.reporting.files.audit_json import write_report
 from tests.protocol.reproduction.builders import figure
 from tests.reporting import sample_reports
 from tests.reporting.runs import HOSTILE, SEEDS, make_record
@@ -115,7 +113,6 @@ def test_every_record_is_found_once():
     assert list(SCHEMA_OF_OUTER["$defs"]) == ["Inner", "Outer", "Reading", "Series"]
 
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
 AUDIT = Draft202012Validator(audit_schema())
 SCENES = ("small", "full", "empty", "bare", "reproduced", "overridden", "hostile")
 
@@ -150,28 +147,8 @@ def written() -> dict[str, Any]:
     return jsonio.encode(scene("full"))
 
 
-@pytest.fixture(scope="module")
-def files() -> dict[str, str]:
-    """The published files; each is made of all records, which takes a while."""
-    return published()
-
-
-def test_the_published_files_are_those_of_the_records(files):
-    for name, text in files.items():
-        stale = f"docs/{name} is stale: run python -m fa_registry.reporting.files.schemas"
-        assert (DOCS / name).read_text(encoding="utf-8") == text, stale
-
-
-@pytest.mark.long
-def test_the_command_writes_them_and_says_where(files, tmp_path, capsys):
-    main(["--out", str(tmp_path)])
-    assert capsys.readouterr().out.splitlines() == [str(tmp_path / name) for name in files]
-    assert (tmp_path / "audit.schema.json").read_text(encoding="utf-8") == files["audit.schema.json"]
-
-
-@pytest.mark.parametrize("name", ["audit.schema.json", "diff.schema.json"])
-def test_they_are_schemas_in_which_every_record_is_closed(files, name):
-    schema = json.loads(files[name])
+@pytest.mark.parametrize("schema", [audit_schema(), diff_schema()], ids=["audit", "diff"])
+def test_they_are_schemas_in_which_every_record_is_closed(schema):
     Draft202012Validator.check_schema(schema)
     records = [one for one in schema["$defs"].values() if "properties" in one]
     assert len(records) > 5 and all(record["additionalProperties"] is False for record in records)
@@ -226,8 +203,8 @@ def test_a_missing_field_is_refused(written):
         assert not AUDIT.is_valid({key: value for key, value in written.items() if key != name})
 
 
-def test_a_difference_is_valid_by_its_schema(files):
-    validator = Draft202012Validator(json.loads(files["diff.schema.json"]))
+def test_a_difference_is_valid_by_its_schema():
+    validator = Draft202012Validator(diff_schema())
     one = sample_reports.make_report([make_record("dfa", seed, 0.8, 3.0, 0.1, 0.1) for seed in SEEDS])
     for a, b in ((scene("small"), scene("full")), (one, scene("overridden")), (one, one)):
         assert list(validator.iter_errors(jsonio.encode(audit_diff(a, b)))) == []
@@ -243,27 +220,3 @@ def test_every_record_and_every_field_has_a_description(schema):
         if not kind["description"]
     ]
     assert silent == []
-
-
-def test_no_piece_holds_more_than_a_run(rich):
-    lengths = [len(piece) for piece in pieces(rich)]
-    one_run = max(len(json.dumps(jsonio.encode(run))) for run in rich.runs)
-    assert max(lengths) <= one_run and len(lengths) > 4 * len(rich.runs)
-
-
-def test_every_run_stands_in_a_line_of_its_own(rich, tmp_path):
-    write_report(rich, tmp_path / "audit.json")
-    lines = (tmp_path / "audit.json").read_text("utf-8").splitlines()
-    for run in rich.runs:
-        assert sum(f'"run_id": "{run.record.run_id}", "name"' in line for line in lines) == 1
-
-
-@pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_what_is_not_finite_is_refused(value):
-    with pytest.raises(ValueError, match="JSON"):
-        "".join(pieces({"x": value}))
-
-
-def test_what_json_does_not_know_is_refused():
-    with pytest.raises(TypeError, match="cannot write set as JSON"):
-        "".join(pieces({"x": {1}}))

@@ -10,7 +10,13 @@ import pytest
 from fa_registry import jsonio
 from fa_registry.protocol.reproduction import reproduction
 from fa_registry.records import AuditReport, Published, Reading, Reference, ReferenceSetting
-from fa_registry.reporting.pages.reproduction import measured_text, published_text, quantity_text, setting_text, table
+from fa_registry.reporting.pages.published_values import (
+    measured_text,
+    published_text,
+    quantity_text,
+    reproduction_table,
+    setting_text,
+)
 from tests.protocol.reproduction.builders import figure, row, seeds
 from tests.reporting.page import of_kind, section, text_of, written
 from tests.reporting.runs import HOSTILE
@@ -86,17 +92,17 @@ def test_what_was_measured():
 
 
 def test_the_table_counts_every_figure_and_puts_what_differs_first(with_figures):
-    found = table(with_figures.reproduction)
+    found = reproduction_table(with_figures.reproduction)
     assert sum(count for _, count in found.counts) == 6 == len(found.tested) + len(found.untested)
     outcomes = [one.outcome for one in (*found.tested, *found.untested)]
     assert outcomes == ["not shown", "reproduced", "not comparable", "not at hand", "not measured", "not measured"]
     assert "the margin: because" in found.tested[0].remarks and "because" not in " ".join(found.untested[0].remarks)
-    assert table(None) is None
+    assert reproduction_table(None) is None
 
 
 def test_the_index_shows_every_figure(with_figures, figure_pages):
     text = text_of(section(figure_pages["index.html"], "reproduction"))
-    found = table(with_figures.reproduction)
+    found = reproduction_table(with_figures.reproduction)
     assert all(f"{count} {outcome}" in text for outcome, count in found.counts)
     assert all(remark in text for one in (*found.tested, *found.untested) for remark in one.remarks)
     assert "no run of ep" in text and "on cifar10, here digits" in text
