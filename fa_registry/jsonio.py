@@ -20,10 +20,11 @@ import tomllib
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from numbers import Integral
 from pathlib import Path
 from typing import Annotated, Any, NewType, TypeVar
 
-from fa_registry.errors import InvalidFields, UsageError, shortened, unknown_name_text
+from fa_registry.errors import InvalidFields, UnknownName, UsageError, shortened, unknown_field_text, unknown_name_text
 from fa_registry.safe_files import RECORD, UnreadableFile, open_file, read_file, resolve_user_path
 from fa_registry.schema_number import KEY, SCHEMA, check_schema
 
@@ -45,7 +46,6 @@ EXPECTED = {  # pydantic's error type → what was expected
     "tuple": "a list",
     "list": "a list",
     "date": DATE,
-    "date_from_datetime": DATE,
     "mapping": "a table",
     "dict": "a table",
     "dataclass": "a table",
@@ -107,11 +107,23 @@ class Limits:
         from pydantic_core import core_schema
 
         schema = handler.generate_schema(Annotated[source, Field(**self.limits)])
-        return (
-            core_schema.custom_error_schema(schema, "limits", custom_error_message=self.expected)
-            if self.expected
-            else schema
-        )
+        if self.expected:
+            schema = core_schema.custom_error_schema(schema, "limits", custom_error_message=self.expected)
+        earlier = handler(source)  # with the limits that the type has already
+        is_first = earlier == handler.generate_schema(source)
+        return schema if is_first else core_schema.chain_schema([earlier, schema])
+
+
+class Converted:
+    """Mark of a value that `convert` converts once it has a valid type; `convert` raises ValueError for a wrong value."""
+
+    def __init__(self, convert: Callable[[Any], Any]):
+        self.convert = convert
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_after_validator_function(self.convert, handler(source))
 
 
 class Fields:
@@ -204,7 +216,7 @@ def try_decode(hint: Any, value: Any) -> tuple[Any, list[str]]:
 
     The result is (object, []) if the value is valid, else (None, problems). The caller can add problems to the list.
     """
-    adapter_of_hint = _strict_adapter(hint)
+    adapter_of_hint = adapter(hint, strict=True)
     from pydantic import ValidationError
     from pydantic_core import to_json
 
@@ -217,9 +229,36 @@ def try_decode(hint: Any, value: Any) -> tuple[Any, list[str]]:
         return None, [f"record: {error}"]
 
 
-@functools.cache  # building an adapter takes as long as reading a hundred records
-def _strict_adapter(hint: Any) -> Any:
-    return adapter(hint, strict=True)
+def parse_fields(
+    types: Mapping[str, Any], table: Mapping[str, Any], noun: str = "field"
+) -> tuple[dict[str, Any], list[str]]:
+    """Convert values that a user typed, each alone; text becomes a number or a boolean if the type needs one.
+
+    Args:
+        types: name of a field → its type.
+        table: name → value, for example the parameters of MLflow, which are texts.
+        noun: noun for a field in the message on an unknown name.
+
+    Returns:
+        The valid values, and one problem per unknown or wrong field, which starts with the name of the field.
+    """
+    values: dict[str, Any] = {}
+    problems: list[str] = []
+    for name, value in table.items():
+        if name not in types:
+            problems.append(unknown_field_text("", noun, name, types))
+            continue
+        # pydantic would convert true to 1, and round the integer of another package
+        typed = str(value) if isinstance(value, Integral) and type(value) is not int else value
+        try:
+            valid = adapter(types[name], coerce_numbers_to_str=True).validate_python(typed)
+            values[name] = valid + 0.0 if isinstance(valid, float) else valid  # -0.0 is 0.0, which has another digest
+        except UnknownName as error:
+            problems.append(f"{name}: {error}")
+        except ValueError as error:
+            details = ({**each, "loc": (name,), "input": value} for each in error.errors(include_url=False))
+            problems += _lines(Mapping[str, types[name]], table, details)
+    return values, problems
 
 
 def _problems(hint: Any, value: Any, error: Any) -> Iterator[str]:
@@ -233,6 +272,7 @@ def _problems(hint: Any, value: Any, error: Any) -> Iterator[str]:
         yield f"and {count - LISTED:,} more problems"
 
 
+@functools.cache  # building an adapter takes as long as reading a hundred records
 def adapter(hint: Any, **config: Any) -> Any:
     """Return a pydantic TypeAdapter for a type.
 
@@ -276,7 +316,7 @@ def _lines(hint: Any, value: Any, errors: Iterable[Mapping[str, Any]]) -> Iterat
             for name, text in cause.args[0] if isinstance(cause, FieldProblems) else [("", cause)]:
                 yield f"{'.'.join(filter(None, (path, name))) or 'record'}: {text}"
         else:
-            expectation = EXPECTED.get(kind.removesuffix("_type").removesuffix("_parsing"), error["msg"])
+            expectation = EXPECTED.get(kind) or EXPECTED.get(kind.partition("_")[0], error["msg"])
             expectation = expectation.format(**error.get("ctx", {}))
             expectation += _brackets(path, expectation, error["input"])
             expected.setdefault(path, []).append(expectation)
@@ -480,7 +520,8 @@ def byte_count(text: str) -> int:
     """
     from pydantic import ByteSize
 
-    return int(adapter(Annotated[ByteSize, Limits(ge=2**20)]).validate_python(text))
+    limits = Limits("at least 1MiB, as a number with a unit such as 4GiB or 500MB", ge=2**20)
+    return int(adapter(Annotated[ByteSize, limits]).validate_python(text))
 
 
 def read_by(convert: Callable[[Any], Any], name: str, json_schema: Any = None) -> Any:

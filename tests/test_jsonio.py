@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
+import numpy as np
 import pytest
 
 from fa_registry import jsonio
@@ -267,3 +268,45 @@ def test_the_digest_of_a_link_is_nobodys(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "real")
     with pytest.raises(UnreadableFile, match="is a link"):
         jsonio.file_digest(tmp_path / "link")
+
+
+SEED = Annotated[int, jsonio.Limits(ge=0, lt=2**63)]
+TYPED = {"seed": SEED, "rate": float, "flag": bool, "word": str, "side": Literal["left", "right"]}
+
+
+@pytest.mark.parametrize(
+    ("name", "typed", "value"),
+    [
+        *(("seed", "3", 3), ("seed", 3.0, 3), ("seed", np.int64(2**62 + 1), 2**62 + 1), ("seed", np.float64(3), 3)),
+        *(("rate", "1e-3", 0.001), ("rate", ".5", 0.5), ("rate", 2, 2.0), ("rate", 0.1 + 0.2, 0.1 + 0.2)),
+        *(("flag", "No", False), ("flag", "true", True), ("flag", 1, True), ("flag", False, False)),
+        *(("word", 3, "3"), ("word", True, "True"), ("side", "left", "left")),
+    ],
+)
+def test_a_typed_value_becomes_the_value_of_its_type(name, typed, value):
+    values, problems = jsonio.parse_fields(TYPED, {name: typed})
+    assert problems == [] and values == {name: value} and type(values[name]) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("name", "typed"),
+    [
+        *(("seed", True), ("seed", -1), ("seed", 1.5), ("seed", "1.5"), ("seed", 2**63), ("seed", None), ("seed", [3])),
+        *(("rate", True), ("rate", "nan"), ("rate", math.inf), ("rate", 10**400), ("rate", "much"), ("rate", b"")),
+        *(("flag", "maybe"), ("flag", 2), ("word", ["a"]), ("side", "middle"), ("sead", 1)),
+    ],
+)
+def test_a_typed_value_that_is_no_value_of_its_type_is_one_problem(name, typed):
+    values, (problem,) = jsonio.parse_fields(TYPED, {"word": "x", name: typed})
+    assert problem.startswith(f"{name}: ") and values == {"word": "x"} if name != "word" else values == {}
+
+
+def test_minus_zero_is_zero():
+    assert math.copysign(1, jsonio.parse_fields(TYPED, {"rate": "-0.0"})[0]["rate"]) == 1
+
+
+@pytest.mark.parametrize("value", ["", " ", "ab", "A"])
+def test_every_limit_of_a_type_with_several_counts(value):
+    several = Annotated[jsonio.Text, jsonio.Limits(max_length=1), jsonio.Limits("lower case", pattern="^[a-z ]*$")]
+    assert jsonio.try_decode(several, "a") == ("a", [])
+    assert len(jsonio.try_decode(several, value)[1]) == 1
