@@ -7,12 +7,14 @@ trains may not have pydantic.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import datetime
 import functools
 import hashlib
 import json
 import math
+import operator
 import re
 import reprlib
 import sys
@@ -115,7 +117,10 @@ class Limits:
 
 
 class Converted:
-    """Mark of a value that `convert` converts once it has a valid type; `convert` raises ValueError for a wrong value."""
+    """Mark of a value that a function converts after its type was checked.
+
+    The function raises ValueError if the value is wrong.
+    """
 
     def __init__(self, convert: Callable[[Any], Any]):
         self.convert = convert
@@ -216,23 +221,48 @@ def try_decode(hint: Any, value: Any) -> tuple[Any, list[str]]:
 
     The result is (object, []) if the value is valid, else (None, problems). The caller can add problems to the list.
     """
-    adapter_of_hint = adapter(hint, strict=True)
     from pydantic import ValidationError
-    from pydantic_core import to_json
 
     try:
-        # strict validation accepts a list for a tuple and a table for a dataclass only in a JSON text
-        return adapter_of_hint.validate_json(to_json(value, inf_nan_mode="constants")), []
+        return _validated(hint, value), []
     except ValidationError as error:
         return None, list(_problems(hint, value, error))
     except ValueError as error:  # nested too deep, or half of a surrogate pair
         return None, [f"record: {error}"]
 
 
+def valid_part(hint: Any, value: Any) -> Any:
+    """Return a copy of a plain table in which None replaces what is wrong.
+
+    Unknown fields and values of a wrong type are wrong; `try_decode` reports them. The caller can check the other values
+    further, so that all problems of a file are reported together.
+    """
+    from pydantic import ValidationError
+
+    part = copy.deepcopy(value)
+    try:
+        _validated(hint, value)
+    except ValidationError as error:
+        wrong = (tuple(_steps(value, each)) for each in error.errors(include_url=False) if each["type"] != "too_short")
+        for *owners, last in sorted(filter(None, wrong), key=len, reverse=True):  # the innermost first
+            functools.reduce(operator.getitem, owners, part)[last] = None
+    return part
+
+
+def _validated(hint: Any, value: Any) -> Any:
+    adapter_of_hint = adapter(hint, strict=True)
+    from pydantic_core import to_json
+
+    # strict validation accepts a list for a tuple and a table for a dataclass only in a JSON text
+    return adapter_of_hint.validate_json(to_json(value, inf_nan_mode="constants"))
+
+
 def parse_fields(
     types: Mapping[str, Any], table: Mapping[str, Any], noun: str = "field"
 ) -> tuple[dict[str, Any], list[str]]:
-    """Convert values that a user typed, each alone; text becomes a number or a boolean if the type needs one.
+    """Convert each value that a user typed to the type of its field.
+
+    Text becomes a number or a boolean if the type is one. Each value is checked alone.
 
     Args:
         types: name of a field → its type.

@@ -28,9 +28,9 @@ Number = Annotated[float, Limits(ge=0, le=MOST[float])]
 
 
 def _known(kind: str, name: str) -> str:
-    """Return the name of a plug-in; raise UnknownName, which lists similar names, if there is none."""
+    """Return the name of a plug-in in its only spelling, or raise UnknownName."""
     if kind == "dataset":
-        return SpecPlugins("", "", name).card.name  # a data set with an argument has one spelling
+        return SpecPlugins("", "", name).card.name
     NAMES[kind].location(name)
     return name
 
