@@ -21,6 +21,7 @@ from fa_registry import jsonio
 from fa_registry.bundles.archive import Manifest
 from fa_registry.errors import InvalidFields, UsageError
 from fa_registry.records import AuditReport, Conformance, Measurements, Reading, RunSpec, Series
+from fa_registry.records.manifest_checks import CONVENTIONS, Provenance
 from fa_registry.safe_files import UnreadableFile
 from fa_registry.tracking.base import StoredRun
 
@@ -270,6 +271,7 @@ def test_the_digest_of_a_link_is_nobodys(tmp_path):
         jsonio.file_digest(tmp_path / "link")
 
 
+Conventions = Annotated[Mapping[str, Any], jsonio.Fields(CONVENTIONS)]
 SEED = Annotated[int, jsonio.Limits(ge=0, lt=2**63)]
 TYPED = {"seed": SEED, "rate": float, "flag": bool, "word": str, "side": Literal["left", "right"]}
 
@@ -310,3 +312,34 @@ def test_every_limit_of_a_type_with_several_counts(value):
     several = Annotated[jsonio.Text, jsonio.Limits(max_length=1), jsonio.Limits("lower case", pattern="^[a-z ]*$")]
     assert jsonio.try_decode(several, "a") == ("a", [])
     assert len(jsonio.try_decode(several, value)[1]) == 1
+
+
+CODE = {"methods/dfa": {"version": 1}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "good", "wrong", "place"),
+    [
+        (Conventions, {"chance": 3}, {"chance": "0.1"}, "chance"),
+        (Conventions, {"chance": 0.1}, {"chance": True}, "chance"),
+        (
+            Conventions,
+            {"test_samples": 100, "test_samples_in_train": 0},
+            {"test_samples_in_train": "2"},
+            "test_samples_in",
+        ),
+        (Conventions, {"nudge_step": 0.1}, {"nudge_step": -0.1}, "nudge_step"),
+        (Conventions, {"g_norm_mean_ce_samples": 128}, {"g_norm_mean_ce_samples": 1.5}, "g_norm"),
+        (Provenance, {"code": CODE}, {"code": {**CODE, "datasets/digits": "1"}}, "code.datasets/digits"),
+        (Provenance, {"own_loop": {}}, {"own_loop": {"epoch_weights": "aaa"}}, "own_loop.epoch_weights"),
+        (
+            Provenance,
+            {"own_loop": {"epoch_weights": ["a"]}},
+            {"own_loop": {"epoch_weights": [1]}},
+            "own_loop.epoch_weights",
+        ),
+    ],
+)
+def test_a_recorded_fact_that_a_rule_reads_has_its_type(kind, good, wrong, place):
+    assert jsonio.try_decode(kind, good) == (good, [])
+    assert jsonio.try_decode(kind, wrong)[1][0].startswith(place)

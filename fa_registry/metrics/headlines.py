@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 
 from fa_registry import jsonio
 from fa_registry.errors import PluginError
-from fa_registry.jsonio import Checked, Limits, is_finite
+from fa_registry.jsonio import Checked, Limits
 from fa_registry.metrics.base import Metric
 from fa_registry.metrics.declarations import DECLARED
 from fa_registry.records import CHANCE, Measurements, RunRecord, Scalar
@@ -148,8 +148,7 @@ class Headline:
 
         The task of the run computes this value, see `Task.chance`.
         """
-        chance = conventions.get(CHANCE)
-        return float(chance) if is_finite(chance) else None
+        return conventions.get(CHANCE)
 
     def exceeds(self, value: float, reference: float) -> bool:
         """Return whether `value` is better than `reference`."""
