@@ -1,8 +1,7 @@
 """Conversion of frozen dataclasses to JSON and back, canonical text, and digests.
 
 NaN and infinity are never read or written. `decode` validates values with pydantic and rewrites the error messages of
-pydantic in the style of the package. pydantic is imported when the first value is decoded, because a machine that only
-trains may not have pydantic.
+pydantic in the style of the package. pydantic is imported when the first value is decoded, because this takes 0.1 s.
 """
 
 from __future__ import annotations
@@ -21,12 +20,13 @@ import sys
 import tomllib
 import types
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from numbers import Integral
 from pathlib import Path
-from typing import Annotated, Any, NewType, TypeVar
+from typing import Annotated, Any, NewType
 
 from fa_registry.errors import InvalidFields, UnknownName, UsageError, shortened, unknown_field_text, unknown_name_text
+from fa_registry.field_types import FieldProblems, Limits
 from fa_registry.safe_files import RECORD, UnreadableFile, open_file, read_file, resolve_user_path
 from fa_registry.schema_number import KEY, SCHEMA, check_schema
 
@@ -59,115 +59,6 @@ EXPECTED = {  # pydantic's error type → what was expected
     "string_pattern_mismatch": "text of the form {pattern}",
 }
 EMPTY = ("string_pattern_mismatch", "too_short")  # pydantic's error types of a blank text or an empty list
-
-
-class FieldProblems(ValueError):
-    """Error with the problems of a decoded dataclass, each a tuple (name of the field, text)."""
-
-
-class Checked:
-    """Base of a dataclass whose fields are checked together after each has a valid type."""
-
-    def __post_init__(self):
-        if problems := list(self.field_problems()):
-            raise FieldProblems(problems)
-
-    def field_problems(self) -> Iterator[tuple[str, str]]:
-        """Yield (name of a field, text) for each problem. The name is empty for a problem of the whole object."""
-        raise NotImplementedError
-
-
-class FirstError:
-    """Mark of a list in a record that may be untrusted: its validation stops at the first wrong entry.
-
-    A list of a million wrong entries would otherwise take gigabytes.
-    """
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
-        from pydantic import FailFast
-
-        return handler.generate_schema(Annotated[source, FailFast()])
-
-
-Entry = TypeVar("Entry")
-Many = Annotated[tuple[Entry, ...], FirstError()]
-
-
-class Limits:
-    """Limits of a field's value.
-
-    Attributes:
-        expected: description of the expected value; by default, the message names the limit that the value exceeds.
-        limits: the limits, named as in pydantic's `Field`.
-    """
-
-    def __init__(self, expected: str = "", **limits: Any):
-        self.expected, self.limits = expected, limits
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
-        from pydantic import Field
-        from pydantic_core import core_schema
-
-        schema = handler.generate_schema(Annotated[source, Field(**self.limits)])
-        if self.expected:
-            schema = core_schema.custom_error_schema(schema, "limits", custom_error_message=self.expected)
-        earlier = handler(source)  # with the limits that the type has already
-        is_first = earlier == handler.generate_schema(source)
-        return schema if is_first else core_schema.chain_schema([earlier, schema])
-
-
-class Converted:
-    """Mark of a value that a function converts after its type was checked.
-
-    The function raises ValueError if the value is wrong.
-    """
-
-    def __init__(self, convert: Callable[[Any], Any]):
-        self.convert = convert
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
-        from pydantic_core import core_schema
-
-        return core_schema.no_info_after_validator_function(self.convert, handler(source))
-
-
-class Fields:
-    """Types of the known fields of a table, whose fields keep their order.
-
-    Attributes:
-        types: field name → type, which is neither a tuple nor a dataclass.
-        needed: names of the fields that must be present.
-        further: type of all other fields.
-    """
-
-    def __init__(self, types: Mapping[str, Any], needed: Sequence[str] = (), further: Any = Any):
-        self.types, self.needed, self.further = types, needed, further
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
-        from pydantic_core import core_schema
-
-        fields = {
-            name: core_schema.typed_dict_field(handler.generate_schema(kind), required=name in self.needed)
-            for name, kind in self.types.items()
-        }
-        further = handler.generate_schema(self.further)
-        strict = core_schema.CoreConfig(strict=True, allow_inf_nan=False)  # not inherited from the record
-        table = core_schema.typed_dict_schema(fields, extra_behavior="allow", extras_schema=further, config=strict)
-        return core_schema.no_info_wrap_validator_function(_in_order, table)
-
-
-def _in_order(table: Any, validate: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
-    """Return the validated table with its fields in the order of the input.
-
-    pydantic would begin with the known fields.
-    """
-    valid = validate(table)
-    return {name: valid[name] for name in table}
-
-
-Text = Annotated[str, Limits(pattern=r"\S")]  # not blank
-Filled = Annotated[tuple[Entry, ...], Limits(min_length=1)]
-Positive = Annotated[float, Limits(gt=0)]
 
 
 def encode(value: Any) -> Any:
@@ -313,7 +204,7 @@ def adapter(hint: Any, **config: Any) -> Any:
         **config: further settings of pydantic's ConfigDict.
 
     Raises:
-        UsageError: pydantic is not installed; a machine that only trains does not need pydantic.
+        UsageError: pydantic is not installed.
     """
     try:
         from pydantic import ConfigDict, TypeAdapter
@@ -356,10 +247,7 @@ def _lines(hint: Any, value: Any, errors: Iterable[Mapping[str, Any]]) -> Iterat
 
 
 def _brackets(path: str, expectation: str, found: Any) -> str:
-    """Return how to correct a wrong number of brackets in TOML.
-
-    The text is empty if the brackets are not the mistake.
-    """
+    """Return how to correct the brackets in TOML; empty if they are right."""
     if expectation == "a list" and isinstance(found, Mapping):
         return f" of tables (write [[{path}]] instead of [{path}])"
     if expectation == "a table" and isinstance(found, list) and found and isinstance(found[0], Mapping):

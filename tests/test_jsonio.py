@@ -20,6 +20,7 @@ import pytest
 from fa_registry import jsonio
 from fa_registry.bundles.archive import Manifest
 from fa_registry.errors import InvalidFields, UsageError
+from fa_registry.field_types import Fields, Limits, Many, Text
 from fa_registry.records import AuditReport, Conformance, Measurements, Reading, RunSpec, Series
 from fa_registry.records.manifest_checks import CONVENTIONS, Provenance
 from fa_registry.safe_files import UnreadableFile
@@ -197,7 +198,7 @@ def test_a_number_that_is_not_finite_is_in_no_file(tmp_path, value):
 
 @dataclass(frozen=True)
 class Untrusted:
-    parts: jsonio.Many[Inner]
+    parts: Many[Inner]
 
 
 def test_the_first_wrong_entry_of_an_untrusted_list_ends_its_validation():
@@ -207,7 +208,7 @@ def test_the_first_wrong_entry_of_an_untrusted_list_ends_its_validation():
 
 
 def test_a_table_with_known_fields_keeps_their_order_and_may_have_others():
-    hint = Annotated[Mapping[str, Any], jsonio.Fields({"a": int, "b": list[str]}, needed=["a"])]
+    hint = Annotated[Mapping[str, Any], Fields({"a": int, "b": list[str]}, needed=["a"])]
     table = {"z": [1.5, None], "b": ["x"], "y": {"c": 1}, "a": 1}
     assert list(jsonio.decode(hint, table).items()) == list(table.items())
     with pytest.raises(InvalidFields) as caught:
@@ -217,7 +218,7 @@ def test_a_table_with_known_fields_keeps_their_order_and_may_have_others():
 
 @pytest.mark.parametrize("value", [True, 1.0, "1", math.nan, None])
 def test_the_known_and_the_further_fields_of_a_table_are_strict(value):
-    hint = Annotated[Mapping[str, Any], jsonio.Fields({"a": int}, further=int)]
+    hint = Annotated[Mapping[str, Any], Fields({"a": int}, further=int)]
     for name in ("a", "b"):
         with pytest.raises(InvalidFields) as caught:
             jsonio.decode(hint, {name: value})
@@ -235,7 +236,7 @@ def test_a_value_that_is_no_json_is_refused():
 
 def test_an_unknown_field_in_an_untrusted_list_has_the_names_of_its_entry():
     with pytest.raises(InvalidFields) as caught:
-        jsonio.decode(jsonio.Many[Inner], [{"number": 1}] * 9 + [{"number": 1, "nummer": 2}])
+        jsonio.decode(Many[Inner], [{"number": 1}] * 9 + [{"number": 1, "nummer": 2}])
     (problem,) = caught.value.problems
     assert problem.startswith("[9].nummer: unknown field") and "'number'" in problem
 
@@ -271,8 +272,8 @@ def test_the_digest_of_a_link_is_nobodys(tmp_path):
         jsonio.file_digest(tmp_path / "link")
 
 
-Conventions = Annotated[Mapping[str, Any], jsonio.Fields(CONVENTIONS)]
-SEED = Annotated[int, jsonio.Limits(ge=0, lt=2**63)]
+Conventions = Annotated[Mapping[str, Any], Fields(CONVENTIONS)]
+SEED = Annotated[int, Limits(ge=0, lt=2**63)]
 TYPED = {"seed": SEED, "rate": float, "flag": bool, "word": str, "side": Literal["left", "right"]}
 
 
@@ -309,7 +310,7 @@ def test_minus_zero_is_zero():
 
 @pytest.mark.parametrize("value", ["", " ", "ab", "A"])
 def test_every_limit_of_a_type_with_several_counts(value):
-    several = Annotated[jsonio.Text, jsonio.Limits(max_length=1), jsonio.Limits("lower case", pattern="^[a-z ]*$")]
+    several = Annotated[Text, Limits(max_length=1), Limits("lower case", pattern="^[a-z ]*$")]
     assert jsonio.try_decode(several, "a") == ("a", [])
     assert len(jsonio.try_decode(several, value)[1]) == 1
 

@@ -26,7 +26,7 @@ ONLY = {
     "submitit": ("studies",),
     "lightning": ("external",),
     "transformers": ("external",),
-    "pydantic": ("jsonio", "reporting"),
+    "pydantic": ("field_types", "jsonio", "reporting"),
     "fa_lint": ("cli",),
 }
 NO_TENSORS = ("protocol", "analyses", "reporting", *GROUND, "plugin_registry", "statistics")

@@ -27,7 +27,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from fa_registry import jsonio, process_ownership
 from fa_registry.errors import IntegrityError, InvalidFields, UsageError, join_names, shortened
-from fa_registry.jsonio import Limits
+from fa_registry.field_types import Limits
 from fa_registry.safe_files import RECORD, UnreadableFile, open_zip, read_file, resolve_user_path
 from fa_registry.schema_number import KEY, SCHEMA, check_schema
 

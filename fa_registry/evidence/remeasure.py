@@ -34,7 +34,8 @@ from fa_registry.evidence.replay_from_seed import (
 )
 from fa_registry.evidence.third_party import Job, built_in_part, measured_apart, usable_members, with_third_party
 from fa_registry.evidence.user_loops import of_own_loop
-from fa_registry.jsonio import Converted, parse_fields
+from fa_registry.field_types import Converted
+from fa_registry.jsonio import parse_fields
 from fa_registry.parallel import usable_cores
 from fa_registry.plugin_registry import IMPORTED
 from fa_registry.protocol.evidence_rules import MEASURING

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from fa_registry import jsonio
 from fa_registry.errors import IntegrityError, InvalidFields, UsageError
 from fa_registry.external.checkpoint_import import SAFETENSORS, load_foreign_weights, read_foreign
-from fa_registry.jsonio import Limits
+from fa_registry.field_types import Limits
 from fa_registry.records import Measurements, Reading, RunSpec
 from fa_registry.reporting.results import Result
 from fa_registry.studies.method_conformance import code_changes

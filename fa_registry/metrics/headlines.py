@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 
 from fa_registry import jsonio
 from fa_registry.errors import PluginError
-from fa_registry.jsonio import Checked, Limits
+from fa_registry.field_types import Checked, Limits
 from fa_registry.metrics.base import Metric
 from fa_registry.metrics.declarations import DECLARED
 from fa_registry.records import CHANCE, Measurements, RunRecord, Scalar

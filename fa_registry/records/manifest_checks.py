@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
-from fa_registry.jsonio import Fields, FirstError, Limits, Positive
+from fa_registry.field_types import Fields, FirstError, Limits, Positive
 from fa_registry.schema_number import KEY
 
 Whole = Annotated[int, Limits(ge=-(2**63), lt=2**63)]

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Annotated, Any, Literal, get_args
 
 from fa_registry import jsonio
-from fa_registry.jsonio import Converted, Limits, Many
+from fa_registry.field_types import Converted, Fields, Limits, Many
 from fa_registry.records.manifest_checks import CONVENTIONS, BatchSize, Epochs, Feedback, Provenance, Whole
 from fa_registry.records.notebook_repr import NotebookRepr
 from fa_registry.records.readings import UNCHECKED_GRADIENT, WRONG_GRADIENT, Reading, Reason, Series
@@ -169,9 +169,7 @@ class Measurements(NotebookRepr):
     """metric → one Reading per site (index = site, 0..L)"""
     scalars: Mapping[str, Reading]
     """metric → Reading"""
-    conventions: Annotated[Mapping[str, Scalar], jsonio.Fields(CONVENTIONS, further=Scalar)] = field(
-        default_factory=dict
-    )
+    conventions: Annotated[Mapping[str, Scalar], Fields(CONVENTIONS, further=Scalar)] = field(default_factory=dict)
     """how the metrics were measured (eval batch size and digest, vector convention, threads)"""
     failures: Mapping[str, str] = field(default_factory=dict)
     """name of a diagnostic that crashed → its traceback; its metrics are missing"""

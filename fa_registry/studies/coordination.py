@@ -13,7 +13,8 @@ from urllib.parse import parse_qs, urlsplit
 
 from fa_registry import jsonio, process_ownership
 from fa_registry.errors import StoreError, UnknownName
-from fa_registry.jsonio import Converted, Limits, parse_fields
+from fa_registry.field_types import Converted, Limits
+from fa_registry.jsonio import parse_fields
 from fa_registry.parallel import usable_cores
 from fa_registry.records import RunSpec
 from fa_registry.studies import executors

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from fa_registry import jsonio
 from fa_registry.errors import InvalidFields, unknown_name_text
-from fa_registry.jsonio import Converted, Filled, Limits, Text
+from fa_registry.field_types import Converted, Filled, Limits, Text
 from fa_registry.records import RunSpec
 from fa_registry.studies.study_files import StudyVariant, find, parse_variant
 from fa_registry.studies.study_files import names as names

@@ -15,6 +15,7 @@ from typing import Annotated, Any
 
 from fa_registry import bundled_files, jsonio
 from fa_registry.errors import UnknownName, UsageError
+from fa_registry.field_types import Limits
 
 FILE = "study.toml"
 
@@ -89,7 +90,7 @@ RULE = (
 SCALING = "each number of epochs × F, rounded half up, at least 1"
 OWN_TASK = ("lq", "teacher_student")
 OF_A_SET = "random_targets"
-TYPES = {"scale": Annotated[float, jsonio.Limits(gt=0, le=1_000_000)]}
+TYPES = {"scale": Annotated[float, Limits(gt=0, le=1_000_000)]}
 OPTIONS = {"data": "replace-dataset", "scale": "scale"}  # override → option of the command line
 
 

@@ -10,7 +10,7 @@ import re
 import sys
 from typing import Annotated
 
-from fa_registry.jsonio import Limits
+from fa_registry.field_types import Limits
 
 CHOICES = ("auto", "cuda", "cpu")
 Processes = Annotated[int, Limits(ge=0, le=1000)]  # processes that run at the same time; 0 for the default

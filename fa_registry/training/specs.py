@@ -14,7 +14,8 @@ from typing import Annotated, Any, Literal
 
 from fa_registry import tasks
 from fa_registry.errors import InvalidFields, UnknownName, shortened, unknown_name_text
-from fa_registry.jsonio import Converted, Limits, parse_fields
+from fa_registry.field_types import Converted, Limits
+from fa_registry.jsonio import parse_fields
 from fa_registry.methods._card import SAMPLE_TASKS
 from fa_registry.plugin_registry import Description
 from fa_registry.records import Option, Recipe, RunSpec, Scalar

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from fa_registry import jsonio
 from fa_registry.errors import InvalidFields, unknown_name_text
-from fa_registry.jsonio import Filled, Positive, Text
+from fa_registry.field_types import Checked, Filled, Positive, Text
 from fa_registry.records import Margin, Published, PublishedFigure, Reference, ReferenceSetting, Scalar
 
 FILE = "reference.toml"
@@ -101,7 +101,7 @@ def _margin(fields: MarginFields | None, published: Published) -> Margin:
 
 
 @dataclass(frozen=True)
-class MarginFields(jsonio.Checked):
+class MarginFields(Checked):
     """A table `[margin.NAME]`: size of a margin, in one of the fields SIZES, and its reason."""
 
     why: Text
@@ -144,7 +144,7 @@ class FigureFields(Published):
 
 
 @dataclass(frozen=True)
-class FigureEntry(FigureFields, jsonio.Checked):
+class FigureEntry(FigureFields, Checked):
     """An entry of `figures`, completed with the fields of its table."""
 
     @property
@@ -218,7 +218,7 @@ class TableFields(FigureFields):
 
 
 @dataclass(frozen=True)
-class ReferenceFile(jsonio.Checked):
+class ReferenceFile(Checked):
     """Content of a reference.toml.
 
     Every wrong field is an error, because an undetected mistake would test the wrong value.
