@@ -151,9 +151,7 @@ def _validated(hint: Any, value: Any) -> Any:
 def parse_fields(
     types: Mapping[str, Any], table: Mapping[str, Any], noun: str = "field"
 ) -> tuple[dict[str, Any], list[str]]:
-    """Convert each value that a user typed to the type of its field.
-
-    Text becomes a number or a boolean if the type is one. Each value is checked alone.
+    """Convert each value that a user typed, also text, to the type of its field.
 
     Args:
         types: name of a field → its type.
@@ -163,8 +161,7 @@ def parse_fields(
     Returns:
         The valid values, and one problem per unknown or wrong field, which starts with the name of the field.
     """
-    values: dict[str, Any] = {}
-    problems: list[str] = []
+    values, problems = {}, []
     for name, value in table.items():
         if name not in types:
             problems.append(unknown_field_text("", noun, name, types))
@@ -173,7 +170,10 @@ def parse_fields(
         typed = str(value) if isinstance(value, Integral) and type(value) is not int else value
         try:
             valid = adapter(types[name], coerce_numbers_to_str=True).validate_python(typed)
-            values[name] = valid + 0.0 if isinstance(valid, float) else valid  # -0.0 is 0.0, which has another digest
+            if type(valid) is int and isinstance(value, str) and "." in value:  # a command may convert the text itself
+                problems.append(f"{name}: expected a whole number, found {describe_value(value)}")
+            else:
+                values[name] = valid + 0.0 if isinstance(valid, float) else valid  # -0.0 has another digest than 0.0
         except UnknownName as error:
             problems.append(f"{name}: {error}")
         except ValueError as error:
