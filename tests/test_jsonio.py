@@ -294,8 +294,16 @@ def test_a_typed_value_becomes_the_value_of_its_type(name, typed, value):
 @pytest.mark.parametrize(
     ("name", "typed"),
     [
-        *(("seed", True), ("seed", -1), ("seed", 1.5), ("seed", "1.5"), ("seed", "3.0"), ("seed", 2**63), ("seed", None), ("seed", [3])),
-        *(("rate", True), ("rate", "nan"), ("rate", math.inf), ("rate", 10**400), ("rate", "much"), ("rate", b"")),
+        *(("seed", True), ("seed", -1), ("seed", 1.5), ("seed", "1.5"), ("seed", 2**63), ("seed", None), ("seed", [3])),
+        *(
+            ("seed", "3.0"),
+            ("rate", True),
+            ("rate", "nan"),
+            ("rate", math.inf),
+            ("rate", 10**400),
+            ("rate", "much"),
+            ("rate", b""),
+        ),
         *(("flag", "maybe"), ("flag", 2), ("word", ["a"]), ("side", "middle"), ("sead", 1)),
     ],
 )
