@@ -125,8 +125,8 @@ class FigureFields(Published):
 
     std: Annotated[float, Limits(ge=0)] | None = None
     n: Annotated[int, Limits("at least 2 (for the result of one run, use the field `value`)", ge=2)] | None = None
-    values: Annotated[tuple[float, ...], Limits("two or more finite numbers", min_length=2)] | None = None
-    never: Literal[True] | None = None
+    values: Annotated[tuple[float, ...], Limits(min_length=2)] | None = None
+    never: bool | None = None
     quantity: str = ""
     method: str = ""
     penalty: float = 0.0
@@ -185,6 +185,8 @@ class FigureEntry(FigureFields, Checked):
             forms = "; ".join(" with ".join(form) for form in FORMS)
             found = ", ".join(sorted(self.form)) or "none"
             yield "", f"expected the published value in one form ({forms}), found {found}"
+        elif self.never is False:
+            yield "never", "expected true, found False"
         elif self.low is not None and self.low >= self.high:
             yield "low", f"expected less than high = {self.high:g}, found {self.low:g}"
 
