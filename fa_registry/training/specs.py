@@ -38,7 +38,7 @@ def _known(kind: str, name: str) -> str:
 
 TYPES = {  # field of a specification → its type
     **{kind: Annotated[str, Converted(partial(_known, kind))] for kind in NAMES},
-    "seed": Annotated[int, Limits(ge=0, lt=2**63)],
+    "seed": Annotated[int, Limits(f"a whole number from 0 to {2**63 - 1:,}", ge=0, lt=2**63)],
     # a record has one reading of every headline metric for each epoch, measured or not
     "epochs": Annotated[int, Limits(ge=0, le=100_000)],
     "batch_size": BatchSize,
