@@ -112,10 +112,11 @@ def try_decode(hint: Any, value: Any) -> tuple[Any, list[str]]:
 
     The result is (object, []) if the value is valid, else (None, problems). The caller can add problems to the list.
     """
+    checked = adapter(hint, strict=True)
     from pydantic import ValidationError
 
     try:
-        return _validated(hint, value), []
+        return _validated(checked, value), []
     except ValidationError as error:
         return None, list(_problems(hint, value, error))
     except ValueError as error:  # nested too deep, or half of a surrogate pair
@@ -128,11 +129,12 @@ def valid_part(hint: Any, value: Any) -> Any:
     Unknown fields and values of a wrong type are wrong; `try_decode` reports them. The caller can check the other values
     further, so that all problems of a file are reported together.
     """
+    checked = adapter(hint, strict=True)
     from pydantic import ValidationError
 
     part = copy.deepcopy(value)
     try:
-        _validated(hint, value)
+        _validated(checked, value)
     except ValidationError as error:
         wrong = (tuple(_steps(value, each)) for each in error.errors(include_url=False) if each["type"] != "too_short")
         for *owners, last in sorted(filter(None, wrong), key=len, reverse=True):  # the innermost first
@@ -140,12 +142,11 @@ def valid_part(hint: Any, value: Any) -> Any:
     return part
 
 
-def _validated(hint: Any, value: Any) -> Any:
-    adapter_of_hint = adapter(hint, strict=True)
+def _validated(checked: Any, value: Any) -> Any:
     from pydantic_core import to_json
 
     # strict validation accepts a list for a tuple and a table for a dataclass only in a JSON text
-    return adapter_of_hint.validate_json(to_json(value, inf_nan_mode="constants"))
+    return checked.validate_json(to_json(value, inf_nan_mode="constants"))
 
 
 def parse_fields(
@@ -204,7 +205,7 @@ def adapter(hint: Any, **config: Any) -> Any:
         **config: further settings of pydantic's ConfigDict.
 
     Raises:
-        UsageError: pydantic is not installed.
+        UsageError: pydantic is not installed; a machine that only trains does not need pydantic.
     """
     try:
         from pydantic import ConfigDict, TypeAdapter
