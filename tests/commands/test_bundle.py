@@ -151,7 +151,7 @@ def test_what_no_bundle_is_is_refused_before_anything_is_unpacked(bundled, chang
         ("made_of", "paper"),
     ],
 )
-def test_a_wrong_field_of_a_sealed_manifest_is_named(bundled, field, value):
+def test_a_wrong_field_of_a_recorded_manifest_is_named(bundled, field, value):
     def changed(name, data):
         return [(name, json.dumps({**json.loads(data), field: value}).encode() if name == MANIFEST else data)]
 
