@@ -1,29 +1,32 @@
 """Conversion of frozen dataclasses to JSON and back, canonical text, and digests.
 
 NaN and infinity are never read or written. `decode` validates values with pydantic and rewrites the error messages of
-pydantic in the style of the package. pydantic is imported when the first value is decoded, because a machine that only
-trains may not have pydantic.
+pydantic in the style of the package. pydantic is imported when the first value is decoded, because this takes 0.1 s.
 """
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import datetime
 import functools
 import hashlib
 import json
 import math
+import operator
 import re
 import reprlib
 import sys
 import tomllib
 import types
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from numbers import Integral
 from pathlib import Path
-from typing import Annotated, Any, NewType, TypeVar
+from typing import Annotated, Any, NewType
 
-from fa_registry.errors import InvalidFields, UsageError, shortened, unknown_name_text
+from fa_registry.errors import InvalidFields, UnknownName, UsageError, shortened, unknown_field_text, unknown_name_text
+from fa_registry.field_types import FieldProblems, Limits
 from fa_registry.safe_files import RECORD, UnreadableFile, open_file, read_file, resolve_user_path
 from fa_registry.schema_number import KEY, SCHEMA, check_schema
 
@@ -45,7 +48,6 @@ EXPECTED = {  # pydantic's error type → what was expected
     "tuple": "a list",
     "list": "a list",
     "date": DATE,
-    "date_from_datetime": DATE,
     "mapping": "a table",
     "dict": "a table",
     "dataclass": "a table",
@@ -57,100 +59,6 @@ EXPECTED = {  # pydantic's error type → what was expected
     "string_pattern_mismatch": "text of the form {pattern}",
 }
 EMPTY = ("string_pattern_mismatch", "too_short")  # pydantic's error types of a blank text or an empty list
-
-
-class FieldProblems(ValueError):
-    """Error with the problems of a decoded dataclass, each a tuple (name of the field, text)."""
-
-
-class Checked:
-    """Base of a dataclass whose fields are checked together after each has a valid type."""
-
-    def __post_init__(self):
-        if problems := list(self.field_problems()):
-            raise FieldProblems(problems)
-
-    def field_problems(self) -> Iterator[tuple[str, str]]:
-        """Yield (name of a field, text) for each problem. The name is empty for a problem of the whole object."""
-        raise NotImplementedError
-
-
-class FirstError:
-    """Mark of a list in a record that may be untrusted: its validation stops at the first wrong entry.
-
-    A list of a million wrong entries would otherwise take gigabytes.
-    """
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
-        from pydantic import FailFast
-
-        return handler.generate_schema(Annotated[source, FailFast()])
-
-
-Entry = TypeVar("Entry")
-Many = Annotated[tuple[Entry, ...], FirstError()]
-
-
-class Limits:
-    """Limits of a field's value.
-
-    Attributes:
-        expected: description of the expected value; by default, the message names the limit that the value exceeds.
-        limits: the limits, named as in pydantic's `Field`.
-    """
-
-    def __init__(self, expected: str = "", **limits: Any):
-        self.expected, self.limits = expected, limits
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
-        from pydantic import Field
-        from pydantic_core import core_schema
-
-        schema = handler.generate_schema(Annotated[source, Field(**self.limits)])
-        return (
-            core_schema.custom_error_schema(schema, "limits", custom_error_message=self.expected)
-            if self.expected
-            else schema
-        )
-
-
-class Fields:
-    """Types of the known fields of a table, whose fields keep their order.
-
-    Attributes:
-        types: field name → type, which is neither a tuple nor a dataclass.
-        needed: names of the fields that must be present.
-        further: type of all other fields.
-    """
-
-    def __init__(self, types: Mapping[str, Any], needed: Sequence[str] = (), further: Any = Any):
-        self.types, self.needed, self.further = types, needed, further
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
-        from pydantic_core import core_schema
-
-        fields = {
-            name: core_schema.typed_dict_field(handler.generate_schema(kind), required=name in self.needed)
-            for name, kind in self.types.items()
-        }
-        further = handler.generate_schema(self.further)
-        strict = core_schema.CoreConfig(strict=True, allow_inf_nan=False)  # not inherited from the record
-        table = core_schema.typed_dict_schema(fields, extra_behavior="allow", extras_schema=further, config=strict)
-        return core_schema.no_info_wrap_validator_function(_in_order, table)
-
-
-def _in_order(table: Any, validate: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
-    """Return the validated table with its fields in the order of the input.
-
-    pydantic would begin with the known fields.
-    """
-    valid = validate(table)
-    return {name: valid[name] for name in table}
-
-
-Text = Annotated[str, Limits(pattern=r"\S")]  # not blank
-Filled = Annotated[tuple[Entry, ...], Limits(min_length=1)]
-Positive = Annotated[float, Limits(gt=0)]
 
 
 def encode(value: Any) -> Any:
@@ -204,22 +112,75 @@ def try_decode(hint: Any, value: Any) -> tuple[Any, list[str]]:
 
     The result is (object, []) if the value is valid, else (None, problems). The caller can add problems to the list.
     """
-    adapter_of_hint = _strict_adapter(hint)
+    checked = adapter(hint, strict=True)
     from pydantic import ValidationError
-    from pydantic_core import to_json
 
     try:
-        # strict validation accepts a list for a tuple and a table for a dataclass only in a JSON text
-        return adapter_of_hint.validate_json(to_json(value, inf_nan_mode="constants")), []
+        return _validated(checked, value), []
     except ValidationError as error:
         return None, list(_problems(hint, value, error))
     except ValueError as error:  # nested too deep, or half of a surrogate pair
         return None, [f"record: {error}"]
 
 
-@functools.cache  # building an adapter takes as long as reading a hundred records
-def _strict_adapter(hint: Any) -> Any:
-    return adapter(hint, strict=True)
+def valid_part(hint: Any, value: Any) -> Any:
+    """Return a copy of a plain table in which None replaces what is wrong.
+
+    Unknown fields and values of a wrong type are wrong; `try_decode` reports them. The caller can check the other values
+    further, so that all problems of a file are reported together.
+    """
+    checked = adapter(hint, strict=True)
+    from pydantic import ValidationError
+
+    part = copy.deepcopy(value)
+    try:
+        _validated(checked, value)
+    except ValidationError as error:
+        wrong = (tuple(_steps(value, each)) for each in error.errors(include_url=False) if each["type"] != "too_short")
+        for *owners, last in sorted(filter(None, wrong), key=len, reverse=True):  # the innermost first
+            functools.reduce(operator.getitem, owners, part)[last] = None
+    return part
+
+
+def _validated(checked: Any, value: Any) -> Any:
+    from pydantic_core import to_json
+
+    # strict validation accepts a list for a tuple and a table for a dataclass only in a JSON text
+    return checked.validate_json(to_json(value, inf_nan_mode="constants"))
+
+
+def parse_fields(
+    types: Mapping[str, Any], table: Mapping[str, Any], noun: str = "field"
+) -> tuple[dict[str, Any], list[str]]:
+    """Convert each value that a user typed, also text, to the type of its field.
+
+    Args:
+        types: name of a field → its type.
+        table: name → value, for example the parameters of MLflow, which are texts.
+        noun: noun for a field in the message on an unknown name.
+
+    Returns:
+        The valid values, and one problem per unknown or wrong field, which starts with the name of the field.
+    """
+    values, problems = {}, []
+    for name, value in table.items():
+        if name not in types:
+            problems.append(unknown_field_text("", noun, name, types))
+            continue
+        # pydantic would convert true to 1, and round the integer of another package
+        typed = str(value) if isinstance(value, Integral) and type(value) is not int else value
+        try:
+            valid = adapter(types[name], coerce_numbers_to_str=True).validate_python(typed)
+            if type(valid) is int and isinstance(value, str) and "." in value:  # a command may convert the text itself
+                problems.append(f"{name}: expected a whole number, found {describe_value(value)}")
+            else:
+                values[name] = valid + 0.0 if isinstance(valid, float) else valid  # -0.0 has another digest than 0.0
+        except UnknownName as error:
+            problems.append(f"{name}: {error}")
+        except ValueError as error:
+            details = ({**each, "loc": (name,), "input": value} for each in error.errors(include_url=False))
+            problems += _lines(Mapping[str, types[name]], table, details)
+    return values, problems
 
 
 def _problems(hint: Any, value: Any, error: Any) -> Iterator[str]:
@@ -233,6 +194,7 @@ def _problems(hint: Any, value: Any, error: Any) -> Iterator[str]:
         yield f"and {count - LISTED:,} more problems"
 
 
+@functools.cache  # building an adapter takes as long as reading a hundred records
 def adapter(hint: Any, **config: Any) -> Any:
     """Return a pydantic TypeAdapter for a type.
 
@@ -276,7 +238,7 @@ def _lines(hint: Any, value: Any, errors: Iterable[Mapping[str, Any]]) -> Iterat
             for name, text in cause.args[0] if isinstance(cause, FieldProblems) else [("", cause)]:
                 yield f"{'.'.join(filter(None, (path, name))) or 'record'}: {text}"
         else:
-            expectation = EXPECTED.get(kind.removesuffix("_type").removesuffix("_parsing"), error["msg"])
+            expectation = EXPECTED.get(kind) or EXPECTED.get(kind.partition("_")[0], error["msg"])
             expectation = expectation.format(**error.get("ctx", {}))
             expectation += _brackets(path, expectation, error["input"])
             expected.setdefault(path, []).append(expectation)
@@ -286,10 +248,7 @@ def _lines(hint: Any, value: Any, errors: Iterable[Mapping[str, Any]]) -> Iterat
 
 
 def _brackets(path: str, expectation: str, found: Any) -> str:
-    """Return how to correct a wrong number of brackets in TOML.
-
-    The text is empty if the brackets are not the mistake.
-    """
+    """Return how to correct the brackets in TOML; empty if they are right."""
     if expectation == "a list" and isinstance(found, Mapping):
         return f" of tables (write [[{path}]] instead of [{path}])"
     if expectation == "a table" and isinstance(found, list) and found and isinstance(found[0], Mapping):
@@ -480,7 +439,8 @@ def byte_count(text: str) -> int:
     """
     from pydantic import ByteSize
 
-    return int(adapter(Annotated[ByteSize, Limits(ge=2**20)]).validate_python(text))
+    limits = Limits("at least 1MiB, as a number with a unit such as 4GiB or 500MB", ge=2**20)
+    return int(adapter(Annotated[ByteSize, limits]).validate_python(text))
 
 
 def read_by(convert: Callable[[Any], Any], name: str, json_schema: Any = None) -> Any:

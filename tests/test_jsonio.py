@@ -14,12 +14,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
+import numpy as np
 import pytest
 
 from fa_registry import jsonio
 from fa_registry.bundles.archive import Manifest
 from fa_registry.errors import InvalidFields, UsageError
+from fa_registry.field_types import Fields, Limits, Many, Text
 from fa_registry.records import AuditReport, Conformance, Measurements, Reading, RunSpec, Series
+from fa_registry.records.manifest_checks import CONVENTIONS, Provenance
 from fa_registry.safe_files import UnreadableFile
 from fa_registry.tracking.base import StoredRun
 
@@ -195,7 +198,7 @@ def test_a_number_that_is_not_finite_is_in_no_file(tmp_path, value):
 
 @dataclass(frozen=True)
 class Untrusted:
-    parts: jsonio.Many[Inner]
+    parts: Many[Inner]
 
 
 def test_the_first_wrong_entry_of_an_untrusted_list_ends_its_validation():
@@ -205,7 +208,7 @@ def test_the_first_wrong_entry_of_an_untrusted_list_ends_its_validation():
 
 
 def test_a_table_with_known_fields_keeps_their_order_and_may_have_others():
-    hint = Annotated[Mapping[str, Any], jsonio.Fields({"a": int, "b": list[str]}, needed=["a"])]
+    hint = Annotated[Mapping[str, Any], Fields({"a": int, "b": list[str]}, needed=["a"])]
     table = {"z": [1.5, None], "b": ["x"], "y": {"c": 1}, "a": 1}
     assert list(jsonio.decode(hint, table).items()) == list(table.items())
     with pytest.raises(InvalidFields) as caught:
@@ -215,7 +218,7 @@ def test_a_table_with_known_fields_keeps_their_order_and_may_have_others():
 
 @pytest.mark.parametrize("value", [True, 1.0, "1", math.nan, None])
 def test_the_known_and_the_further_fields_of_a_table_are_strict(value):
-    hint = Annotated[Mapping[str, Any], jsonio.Fields({"a": int}, further=int)]
+    hint = Annotated[Mapping[str, Any], Fields({"a": int}, further=int)]
     for name in ("a", "b"):
         with pytest.raises(InvalidFields) as caught:
             jsonio.decode(hint, {name: value})
@@ -233,7 +236,7 @@ def test_a_value_that_is_no_json_is_refused():
 
 def test_an_unknown_field_in_an_untrusted_list_has_the_names_of_its_entry():
     with pytest.raises(InvalidFields) as caught:
-        jsonio.decode(jsonio.Many[Inner], [{"number": 1}] * 9 + [{"number": 1, "nummer": 2}])
+        jsonio.decode(Many[Inner], [{"number": 1}] * 9 + [{"number": 1, "nummer": 2}])
     (problem,) = caught.value.problems
     assert problem.startswith("[9].nummer: unknown field") and "'number'" in problem
 
@@ -267,3 +270,85 @@ def test_the_digest_of_a_link_is_nobodys(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "real")
     with pytest.raises(UnreadableFile, match="is a link"):
         jsonio.file_digest(tmp_path / "link")
+
+
+Conventions = Annotated[Mapping[str, Any], Fields(CONVENTIONS)]
+SEED = Annotated[int, Limits(ge=0, lt=2**63)]
+TYPED = {"seed": SEED, "rate": float, "flag": bool, "word": str, "side": Literal["left", "right"]}
+
+
+@pytest.mark.parametrize(
+    ("name", "typed", "value"),
+    [
+        *(("seed", "3", 3), ("seed", 3.0, 3), ("seed", np.int64(2**62 + 1), 2**62 + 1), ("seed", np.float64(3), 3)),
+        *(("rate", "1e-3", 0.001), ("rate", ".5", 0.5), ("rate", 2, 2.0), ("rate", 0.1 + 0.2, 0.1 + 0.2)),
+        *(("flag", "No", False), ("flag", "true", True), ("flag", 1, True), ("flag", False, False)),
+        *(("word", 3, "3"), ("word", True, "True"), ("side", "left", "left")),
+    ],
+)
+def test_a_typed_value_becomes_the_value_of_its_type(name, typed, value):
+    values, problems = jsonio.parse_fields(TYPED, {name: typed})
+    assert problems == [] and values == {name: value} and type(values[name]) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("name", "typed"),
+    [
+        *(("seed", True), ("seed", -1), ("seed", 1.5), ("seed", "1.5"), ("seed", 2**63), ("seed", None), ("seed", [3])),
+        *(
+            ("seed", "3.0"),
+            ("rate", True),
+            ("rate", "nan"),
+            ("rate", math.inf),
+            ("rate", 10**400),
+            ("rate", "much"),
+            ("rate", b""),
+        ),
+        *(("flag", "maybe"), ("flag", 2), ("word", ["a"]), ("side", "middle"), ("sead", 1)),
+    ],
+)
+def test_a_typed_value_that_is_no_value_of_its_type_is_one_problem(name, typed):
+    values, (problem,) = jsonio.parse_fields(TYPED, {"word": "x", name: typed})
+    assert problem.startswith(f"{name}: ") and values == {"word": "x"} if name != "word" else values == {}
+
+
+def test_minus_zero_is_zero():
+    assert math.copysign(1, jsonio.parse_fields(TYPED, {"rate": "-0.0"})[0]["rate"]) == 1
+
+
+@pytest.mark.parametrize("value", ["", " ", "ab", "A"])
+def test_every_limit_of_a_type_with_several_counts(value):
+    several = Annotated[Text, Limits(max_length=1), Limits("lower case", pattern="^[a-z ]*$")]
+    assert jsonio.try_decode(several, "a") == ("a", [])
+    assert len(jsonio.try_decode(several, value)[1]) == 1
+
+
+CODE = {"methods/dfa": {"version": 1}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "good", "wrong", "place"),
+    [
+        (Conventions, {"chance": 3}, {"chance": "0.1"}, "chance"),
+        (Conventions, {"chance": 0.1}, {"chance": True}, "chance"),
+        (
+            Conventions,
+            {"test_samples": 100, "test_samples_in_train": 0},
+            {"test_samples_in_train": "2"},
+            "test_samples_in",
+        ),
+        (Conventions, {"nudge_step": 0.1}, {"nudge_step": -0.1}, "nudge_step"),
+        (Conventions, {"g_norm_mean_ce_samples": 128}, {"g_norm_mean_ce_samples": 1.5}, "g_norm"),
+        (Provenance, {"code": CODE}, {"code": {**CODE, "datasets/digits": "1"}}, "code.datasets/digits"),
+        (Provenance, {"own_loop": {}}, {"own_loop": {"epoch_weights": "aaa"}}, "own_loop.epoch_weights"),
+        (
+            Provenance,
+            {"own_loop": {"epoch_weights": ["a"]}},
+            {"own_loop": {"epoch_weights": [1]}},
+            "own_loop.epoch_weights",
+        ),
+    ],
+)
+def test_a_recorded_fact_that_a_rule_reads_has_its_type(kind, good, wrong, place):
+    assert jsonio.try_decode(kind, good) == (good, [])
+    assert jsonio.try_decode(kind, wrong)[1][0].startswith(place)

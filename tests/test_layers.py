@@ -26,7 +26,7 @@ ONLY = {
     "submitit": ("studies",),
     "lightning": ("external",),
     "transformers": ("external",),
-    "pydantic": ("jsonio", "reference"),
+    "pydantic": ("field_types", "jsonio", "reference"),
     "fa_lint": ("cli",),
 }
 NO_TENSORS = ("protocol", "analyses", "reporting", *GROUND, "plugin_registry", "statistics")

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from fa_registry import jsonio
 from fa_registry.errors import RegistryError
-from fa_registry.jsonio import Many
+from fa_registry.field_types import Many
 from fa_registry.protocol.builtin_editions import verdict_mark
 from fa_registry.records import EditionReference, Exclusion, Verdict
 from fa_registry.tracking import schema

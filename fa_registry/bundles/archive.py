@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
@@ -27,6 +27,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from fa_registry import jsonio, process_ownership
 from fa_registry.errors import IntegrityError, InvalidFields, UsageError, join_names, shortened
+from fa_registry.field_types import Limits
 from fa_registry.safe_files import RECORD, UnreadableFile, open_zip, read_file, resolve_user_path
 from fa_registry.schema_number import KEY, SCHEMA, check_schema
 
@@ -36,6 +37,7 @@ TIME = (1980, 1, 1, 0, 0, 0)  # the earliest time that a zip can store
 MOST_FILES = 200_000
 MANIFEST_COMMENT = re.compile(rb"manifest sha256 ([0-9a-f]{64})")
 PART = re.compile(r"[\w.+@ =,~-]+")  # a part of a path, with characters that every operating system accepts
+Digest = Annotated[str, Limits("a SHA-256 as 64 hexadecimal digits", pattern="^[0-9a-f]{64}$")]
 
 
 @dataclass(frozen=True)
@@ -50,14 +52,14 @@ class Manifest:
         sizes: mapping file name → size in bytes.
     """
 
-    format: str
+    format: Literal[FORMAT]
     schema: int
     study: str
     audit: str
     light: bool
     made_by: str
-    files: Mapping[str, str]
-    sizes: Mapping[str, int]
+    files: Mapping[str, Digest]
+    sizes: Mapping[str, Annotated[int, Limits(ge=0)]]
 
 
 def pack(
@@ -185,14 +187,9 @@ def _manifest(data: bytes, path: Path) -> Manifest:
         advice = "ask the sender for a bundle that this fa_registry wrote, or install the sender's fa_registry"
         check_schema(path.name, raw.get(KEY), advice)
     try:
-        manifest = jsonio.decode(Manifest, raw, MANIFEST)
+        return jsonio.decode(Manifest, raw, MANIFEST)
     except InvalidFields as error:
         raise IntegrityError(f"{path.name}: {error}") from error
-    if manifest.format != FORMAT:
-        raise IntegrityError(
-            f"{path.name} is not a bundle of fa_registry: its format is {jsonio.describe_value(manifest.format)}"
-        )
-    return manifest
 
 
 def _unfit(entry: zipfile.ZipInfo) -> str:

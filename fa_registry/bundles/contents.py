@@ -14,6 +14,7 @@ from typing import Any
 from fa_registry import jsonio
 from fa_registry.bundles.archive import CRATE
 from fa_registry.errors import IntegrityError, InvalidFields
+from fa_registry.field_types import Many
 from fa_registry.metrics import MARGINS
 from fa_registry.records import AuditReport, RunRecord
 from fa_registry.tracking import schema
@@ -99,7 +100,7 @@ def open_bundle(folder: Path) -> tuple[MemoryTracker, StoredRun, list[StoredRun]
         IntegrityError: the tables are invalid.
     """
     try:
-        audit, *runs = jsonio.decode(jsonio.Many[StoredRun], jsonio.read_json(folder / TABLES), TABLES)
+        audit, *runs = jsonio.decode(Many[StoredRun], jsonio.read_json(folder / TABLES), TABLES)
     except (InvalidFields, ValueError) as error:
         raise IntegrityError(f"{TABLES}: {error}") from error
     tracker = MemoryTracker(folder / RUNS)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from torch import Tensor
 
@@ -34,6 +34,8 @@ from fa_registry.evidence.replay_from_seed import (
 )
 from fa_registry.evidence.third_party import Job, built_in_part, measured_apart, usable_members, with_third_party
 from fa_registry.evidence.user_loops import of_own_loop
+from fa_registry.field_types import Converted
+from fa_registry.jsonio import parse_fields
 from fa_registry.parallel import usable_cores
 from fa_registry.plugin_registry import IMPORTED
 from fa_registry.protocol.evidence_rules import MEASURING
@@ -59,11 +61,10 @@ from fa_registry.tracking.reader import check_files, read_record, read_spec
 from fa_registry.tracking.stores import open_tracker
 from fa_registry.training.checkpoint import load_tensors
 from fa_registry.training.code_fingerprint import packages_of
-from fa_registry.training.device_names import MOST_PROCESSES, resolve
+from fa_registry.training.device_names import Processes, resolve
 from fa_registry.training.devices import device_of, on_device, pinned_threads, threads_refused
 from fa_registry.training.measuring import NO_FEEDBACK, machine, obstacle, remeasure
 from fa_registry.training.run_setup import RunSetup, build_setup
-from fa_registry.training.specs import whole_number
 
 LOG = logging.getLogger(__name__)
 ROLES = {"checkpoint": schema.FINAL, "feedback": schema.FEEDBACK, "initial": schema.INITIAL}
@@ -71,6 +72,12 @@ NO_THREADS = "the run recorded no number of threads, so its metrics cannot be co
 # Starting a process takes 5 s of one core. Recomputing a run of the digits study takes 1 s, and replaying one epoch 0.1 s.
 RUNS_A_PROCESS = 8
 EPOCHS_A_RUN = 10
+TYPED = {  # option of the recomputation → its type
+    "jobs": Processes,
+    "replay": Annotated[Any, Converted(asked_steps)],
+    "nonce": Annotated[str, Converted(asked_nonce)],
+    "device": Annotated[str, Converted(resolve)],
+}
 
 
 def remeasure_all(
@@ -130,24 +137,13 @@ def _compared(tracker: Tracker, results: Sequence[RemeasuredRun]) -> list[Remeas
 
 def checked_measuring(measuring: RemeasureOptions, problems: list[str]) -> RemeasureOptions:
     """Return the options with the numbers that the user typed; append all errors to `problems`."""
-    numbers: dict[str, Any] = {}
-    for name, parse in {
-        "jobs": lambda typed: whole_number(typed, least=0, most=MOST_PROCESSES),
-        "replay": asked_steps,
-        "nonce": asked_nonce,
-    }.items():
-        try:
-            numbers[name] = parse(getattr(measuring, name))
-        except ValueError as error:
-            problems.append(f"{name}: {error}")
+    values, wrong = parse_fields(TYPED, {name: getattr(measuring, name) for name in TYPED})
     problems += filter(None, map(_factory_problem, measuring.factories))
     asked_resources(measuring.executor, measuring.cluster, measuring.device, problems)
-    try:
-        resolve(measuring.device)
-    except ValueError as error:
-        if f"device: {error}" not in problems:  # the check of the study may have found the same error
-            problems.append(f"device: {error}")
-    return dataclasses.replace(measuring, **numbers)
+    problems += (
+        problem for problem in wrong if problem not in problems
+    )  # the check of the study may have found it too
+    return dataclasses.replace(measuring, **{**values, "device": measuring.device})
 
 
 def _factory_problem(path: str) -> str:

@@ -20,7 +20,6 @@ from fa_registry.protocol.integrity import compare, with_checks
 from fa_registry.records import Check, Integrity, Measurements, RunRecord
 from fa_registry.studies.executors.base import JobEvent
 from fa_registry.studies.executors.local import run_in_subprocess, stop_on_signal, supervise
-from fa_registry.studies.method_conformance import code_in
 from fa_registry.tracking.base import StoredRun
 from fa_registry.training.code_fingerprint import plugins_of
 from fa_registry.training.measuring import without_built_in
@@ -130,7 +129,7 @@ def _locations(records: Iterable[RunRecord]) -> Iterator[Location]:
     """Yield the locations of the third-party plug-ins of these runs, and of all third-party diagnostics."""
     plugins = {(diagnostics.CATALOG, name) for name in diagnostics.CATALOG.third_party()}
     for record in records:
-        plugins |= plugins_of(record.spec, code_in(record.provenance))
+        plugins |= plugins_of(record.spec, record.provenance.get("code", {}))
     for catalog, name in plugins:
         with suppress(RegistryError):  # a plug-in that is not installed was not imported
             location = catalog.location(name)

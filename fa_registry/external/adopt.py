@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from fa_registry import jsonio
-from fa_registry.errors import IntegrityError, InvalidFields, UsageError, shortened
+from fa_registry.errors import IntegrityError, InvalidFields, UsageError
 from fa_registry.external.checkpoint_import import SAFETENSORS, load_foreign_weights, read_foreign
+from fa_registry.field_types import Limits
 from fa_registry.records import Measurements, Reading, RunSpec
 from fa_registry.reporting.results import Result
 from fa_registry.studies.method_conformance import code_changes
@@ -33,6 +33,7 @@ from fa_registry.training.spec_plugins import find_plugins
 from fa_registry.training.specs import parse_spec, run_name
 
 FROZEN_ACCURACY = "frozen_accuracy"
+Fraction = Annotated[float, Limits("an accuracy from 0 to 1", ge=0, le=1)]
 
 
 @dataclass(frozen=True, repr=False)
@@ -88,8 +89,10 @@ def run_adopt(weights: str, options: CheckpointOptions, location: StoreLocation 
     tensors = _read("weights: ", lambda: read_foreign(Path(weights)), problems)
     load = partial(_read_feedback, Path(feedback), method, seed) if feedback else lambda: None
     feedback_state = _read("feedback: ", load, problems)
-    frozen_value = _read("frozen_accuracy: ", lambda: _fraction(options.frozen_accuracy), problems)
-    problems += _no_accuracy(spec) if spec and options.frozen_accuracy is not None else []
+    given = {FROZEN_ACCURACY: options.frozen_accuracy} if options.frozen_accuracy not in ("", None) else {}
+    numbers, wrong = jsonio.parse_fields({FROZEN_ACCURACY: Fraction}, given)
+    frozen_value = numbers.get(FROZEN_ACCURACY)
+    problems += [*wrong, *(_no_accuracy(spec) if spec and given else [])]
     if problems:
         raise InvalidFields("adopt", problems)
     spec = dataclasses.replace(spec, weights=jsonio.file_digest(Path(weights).resolve()))
@@ -180,18 +183,6 @@ def _read_feedback(path: Path, method: str, seed: str) -> Any:
     if str(card_content.get("seed")) != seed.strip():
         raise ValueError(f"{recorded} a run with seed {card_content.get('seed')}, expected {seed}")
     return tensors
-
-
-def _fraction(text: str) -> float | None:
-    if text == "":
-        return None
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 <= value <= 1:
-        raise ValueError(f"expected an accuracy from 0 to 1, found {shortened(text)}")
-    return value
 
 
 def _check_same(tracker: Tracker, existing: StoredRun, feedback_digest: str, frozen_accuracy: float | None) -> None:

@@ -29,6 +29,7 @@ from fa_registry.external.frozen_control import (
     tensors_digest_of,
     trained_names,
 )
+from fa_registry.jsonio import parse_fields
 from fa_registry.metrics import ACCURACY, TOKEN_LOSS, Headline
 from fa_registry.network_mode import gradients_enabled, tensors_unchanged
 from fa_registry.output_streams import encodable
@@ -47,7 +48,7 @@ from fa_registry.tracking.writer import RunWriter
 from fa_registry.training.input_validation import Checks
 from fa_registry.training.loop import EpochRow, TrainingOutcome, has_diverged
 from fa_registry.training.reference import EVERY, SAMPLES
-from fa_registry.training.specs import INTEGERS
+from fa_registry.training.specs import TYPES
 from fa_registry.training.user_model import CreditRule, FreshRule, UserCreditRule, measured, own_network
 from fa_registry.training.user_run_setup import DIGITS, LOSS, OWN, EpochJournal, UserRunSetup, structure
 
@@ -62,6 +63,7 @@ NOT_TRAINED = (
     "run.epoch: the weights of the tracked model did not change until epoch {}. If the loop trains another object, such as a copy, "
     "pass that object to fa_registry.track"
 )
+NUMBERS = {name: TYPES[name] for name in ("seed", "epochs")}  # argument of `track` → its type
 DRAWS = 20  # number of random feedback samples for the null distribution of Γ, as for a built-in training loop
 
 
@@ -333,17 +335,20 @@ def track(
     loss = checks.loss(network, loss)
     model, wrappers = unwrapped(model)
     batch, classes = _checked_batch(checks, network, eval, loss)
-    checks.problems += _problems(method, seed, epochs, dataset, study, credit, fresh)
+    numbers, wrong = parse_fields(NUMBERS, {"seed": seed, "epochs": epochs})
+    checks.problems += [*_problems(method, dataset, study, credit, fresh), *wrong]
     checks.problems += [*_wrong_control(model, control, wrappers), *_misfit(factory, network)]
     checks.finish()
     frozen = _frozen(network, control, batch[0])
     dataset = dataset or f"{OWN}-{tensors_digest(*batch)[:DIGITS]}"
-    spec = _spec(_inner(network), "bp" if frozen else method, dataset, seed, epochs, bool(frozen))
+    spec = _spec(_inner(network), "bp" if frozen else method, dataset, bool(frozen), **numbers)
     story = _story(network, credit, frozen, loss, {"factory": factory, **dataclasses.asdict(checks.traits)}, wrappers)
     setup = UserRunSetup(spec, _inner(network), batch, classes, _tensors(feedback), story, loss)
     rule = UserCreditRule("track", model, None if frozen else credit, fresh, DRAWS)
     tracker = open_tracker(store, experiment)
-    writer = partial(RunWriter, tracker, setup, study, keep=RetentionOptions(checkpoint_every), open_end=not epochs)
+    writer = partial(
+        RunWriter, tracker, setup, study, keep=RetentionOptions(checkpoint_every), open_end=not spec.epochs
+    )
     rows = EpochJournal(registry_folder(tracker.uri) / "own_loops", spec, resume, tensors_digest(*batch))
     return TrackedRun(setup, network, rule, tracker, writer, rows, frozen_control(network, frozen) if control else None)
 
@@ -376,30 +381,24 @@ def _inner(network: nn.Module) -> nn.Module:
     return network.model if isinstance(network, AdaptedNetwork) else network
 
 
-def _spec(inner: nn.Module, method: str, dataset: str, seed: int, epochs: int, is_frozen: bool) -> RunSpec:
+def _spec(inner: nn.Module, method: str, dataset: str, is_frozen: bool, **numbers: int) -> RunSpec:
     # a control belongs to the runs whose specification differs from the control's only in the method (protocol.grouping)
     parameter = next(inner.parameters(), None)
     return RunSpec(
         method=method,
         architecture=type(inner).__name__,
         dataset=dataset,
-        seed=seed,
-        epochs=epochs,
+        **numbers,
         architecture_options={STRUCTURE: structure(inner)},
         control="frozen" if is_frozen else "none",
         device_class="cuda" if parameter is not None and parameter.device.type == "cuda" else "cpu",
     )
 
 
-def _problems(method: str, seed: Any, epochs: Any, dataset: str, study: str, credit: Any, fresh: Any) -> list[str]:
+def _problems(method: str, dataset: str, study: str, credit: Any, fresh: Any) -> list[str]:
     texts = {"method": method, "dataset": dataset, "study": study}
     problems = [] if method else ["method: expected the name of the method, found none"]
     problems += [f"{name}: {name_problem(text)}" for name, text in texts.items() if text and name_problem(text)]
-    for name, number in (("seed", seed), ("epochs", epochs)):
-        lower, upper = INTEGERS[name]
-        is_integer = isinstance(number, int) and not isinstance(number, bool)
-        if not is_integer or not lower <= number <= upper:
-            problems.append(f"{name}: expected a whole number from {lower} to {upper}, found {number!r}")
     rules = {"credit": credit, "fresh": fresh}
     return problems + [
         f"{name}: expected a function, found a {type(rule).__name__}"

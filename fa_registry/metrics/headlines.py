@@ -6,22 +6,23 @@ declaration as conventions. Therefore the record of a run shows the headline of 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
+from typing import Annotated, Literal
 
+from fa_registry import jsonio
 from fa_registry.errors import PluginError
-from fa_registry.jsonio import is_finite
+from fa_registry.field_types import Checked, Limits
 from fa_registry.metrics.base import Metric
 from fa_registry.metrics.declarations import DECLARED
 from fa_registry.records import CHANCE, Measurements, RunRecord, Scalar
 from fa_registry.text_safety import escape_to_one_line
 
 OWN = "headline"  # convention of a run: name of the headline that its task declares; prefix of the declaration's other fields
-NAME = re.compile(r"(?!gamma_)[a-z][a-z0-9_]{0,79}(?<!_L)")
-MOST_TEXT, MOST_DIGITS = 120, 9  # limits of a recorded declaration
+MOST_TEXT = 120  # characters of a text in a declaration
+Line = Annotated[str, Limits(f"1 to {MOST_TEXT} characters", min_length=1, max_length=MOST_TEXT)]
 
 
 @dataclass(frozen=True)
@@ -147,15 +148,33 @@ class Headline:
 
         The task of the run computes this value, see `Task.chance`.
         """
-        chance = conventions.get(CHANCE)
-        return float(chance) if is_finite(chance) else None
+        return conventions.get(CHANCE)
 
     def exceeds(self, value: float, reference: float) -> bool:
         """Return whether `value` is better than `reference`."""
         return self.sign * value > self.sign * reference
 
 
-@lru_cache(maxsize=64)  # each run of an audit declares it
+@dataclass(frozen=True)
+class OwnHeadline(Checked):
+    """Fields of a headline that a third-party task declares; see `own_headline`."""
+
+    name: Annotated[str, Limits("letters in lower case, digits and _", pattern="^[a-z][a-z0-9_]{0,79}$")]
+    symbol: Line
+    description: Line
+    unit: Line
+    direction: Literal["higher", "lower"]
+    digits: Annotated[int, Limits(ge=0, le=9)]
+    step: Annotated[float, Limits(ge=0)]
+
+    def field_problems(self) -> Iterator[tuple[str, str]]:
+        """Yield the problem of a name that belongs to a built-in metric."""
+        for metric in (self.name, f"frozen_{self.name}", f"margin_{self.name}"):  # the metrics of the headline
+            if metric in DECLARED or metric.startswith("gamma_"):
+                yield "name", f"expected another name than {self.name!r}, because {metric} is for a built-in metric"
+
+
+@lru_cache(maxsize=64, typed=True)  # each run of an audit declares it
 def own_headline(
     name: str, symbol: str, description: str, *, unit: str, direction: str, digits: int = 4, step: float = 0.0
 ) -> Headline:
@@ -173,9 +192,9 @@ def own_headline(
     Raises:
         PluginError: a field has a wrong value.
     """
-    texts = {"symbol": symbol, "description": description, "unit": unit}
-    problems = [*_name_problems(name), *_field_problems(texts, direction, digits, step)]
-    if problems:
+    fields = {"name": name, "symbol": symbol, "description": description, "unit": unit}
+    fields |= {"direction": direction, "digits": digits, "step": step}
+    if problems := jsonio.try_decode(OwnHeadline, fields)[1]:
         raise PluginError(f"headline {name!r}: {'; '.join(problems)}")
     of_control = {"unit": unit, "always": True, "where": "run", "about": name, "compared_with_control": True}
     head = symbol[:1].upper() + symbol[1:]
@@ -209,26 +228,6 @@ def own_headline(
     )
 
 
-def _name_problems(name: str) -> Iterator[str]:
-    if not NAME.fullmatch(name):
-        yield f"name: expected letters in lower case, digits and _, found {name!r}"
-    for metric in (name, f"frozen_{name}", f"margin_{name}"):  # the metrics of the headline
-        if metric in DECLARED:
-            yield f"name: expected another name than {name!r}, because {metric} is a built-in metric"
-
-
-def _field_problems(texts: Mapping[str, str], direction: str, digits: int, step: float) -> Iterator[str]:
-    for field, text in texts.items():
-        if not 0 < len(text) <= MOST_TEXT:
-            yield f"{field}: expected 1 to {MOST_TEXT} characters, found {len(text)}"
-    if direction not in ("higher", "lower"):
-        yield f"direction: expected higher or lower, found {direction!r}"
-    if type(digits) is not int or not 0 <= digits <= MOST_DIGITS:  # True is an int too
-        yield f"digits: expected 0 to {MOST_DIGITS}, found {digits!r}"
-    if not is_finite(step) or step < 0:
-        yield f"step: expected a finite number of at least 0, found {step!r}"
-
-
 def declaration(headline: Headline) -> dict[str, Scalar]:
     """Return a task's own headline as conventions of a run; empty for a built-in headline."""
     if headline.name in HEADLINES:
@@ -254,18 +253,15 @@ def declared_headline(conventions: Mapping[str, Scalar]) -> Headline | None:
 
     The conventions may come from a store of another user, so every text is shortened to one visible line.
     """
-    texts = [
-        conventions.get(name)
-        for name in (OWN, *(f"{OWN}_{field}" for field in ("symbol", "description", "unit", "direction")))
-    ]
-    digits, step = conventions.get(f"{OWN}_digits"), conventions.get(f"{OWN}_step")
-    if not all(isinstance(text, str) for text in texts) or not is_finite(digits) or not is_finite(step):
+    if OWN not in conventions:
         return None
-    name, symbol, description, unit, direction = (escape_to_one_line(text)[:MOST_TEXT] for text in texts)
-    try:
-        return own_headline(name, symbol, description, unit=unit, direction=direction, digits=int(digits), step=step)
-    except PluginError:
-        return None
+    fields = {
+        name.removeprefix(f"{OWN}_"): escape_to_one_line(value)[:MOST_TEXT] if isinstance(value, str) else value
+        for name, value in declared_fields(conventions).items()
+    }
+    fields["name"] = fields.pop(OWN)
+    declared, _ = jsonio.try_decode(OwnHeadline, fields)
+    return own_headline(**vars(declared)) if declared else None
 
 
 def _built_in(

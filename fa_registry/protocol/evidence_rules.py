@@ -108,7 +108,7 @@ def shared_samples(record: RunRecord) -> str:
     Samples are compared bit by bit. If the fraction of shared samples is at most MOST_SHARED, the text is empty.
     """
     shared, samples = (record.measurements.conventions.get(name) for name in (SHARED_SAMPLES, "test_samples"))
-    if not isinstance(shared, int) or not isinstance(samples, int) or not shared > MOST_SHARED * samples:
+    if not shared or not samples or shared <= MOST_SHARED * samples:
         return ""
     return f"{shared:,} of {samples:,} test samples are also training samples"
 

@@ -9,6 +9,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from fa_registry.jsonio import is_finite
 from fa_registry.records import RunSpec
 
 NEAR = 0.01  # largest difference, as a share of the larger number
@@ -63,7 +64,7 @@ def _differing(first: Mapping[str, Any], second: Mapping[str, Any]) -> Differing
 
 def _skeleton(fields: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
     """Return the fields of a specification, with a placeholder for every number."""
-    return tuple((name, "number" if _is_number(value) else value) for name, value in fields.items())
+    return tuple((name, "number" if is_finite(value) else value) for name, value in fields.items())
 
 
 def _fields(spec: RunSpec) -> Iterator[tuple[str, Any]]:
@@ -78,12 +79,8 @@ def _fields(spec: RunSpec) -> Iterator[tuple[str, Any]]:
     yield "adopted", bool(spec.weights)
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
 def _is_near(first: Any, second: Any) -> bool:
-    return _is_number(first) and _is_number(second) and abs(first - second) <= NEAR * max(abs(first), abs(second))
+    return is_finite(first) and is_finite(second) and abs(first - second) <= NEAR * max(abs(first), abs(second))
 
 
 def describe_difference(differing: Mapping[str, tuple[float, float]]) -> str:

@@ -459,8 +459,7 @@ def _only(values: set[float | None]) -> float | None:
 
 def _test_samples(case: RunWithControl) -> int:
     """Return the size of the run's test set, or 0 if it is not recorded."""
-    samples = case.record.measurements.conventions.get("test_samples")
-    return samples if isinstance(samples, int) and samples > 0 else 0
+    return case.record.measurements.conventions.get("test_samples") or 0
 
 
 def chance_of(record: RunRecord) -> float | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fa_registry import jsonio
 from fa_registry.errors import InvalidFields, unknown_name_text
-from fa_registry.jsonio import Text
+from fa_registry.field_types import Checked, Text
 from fa_registry.protocol.rules import Edition
 from fa_registry.records import Finding, RunRecord, Waiver
 
@@ -19,7 +19,7 @@ WAIVABLE = ("fail", "warn")
 
 
 @dataclass(frozen=True)
-class WaiverFields(jsonio.Checked):
+class WaiverFields(Checked):
     """A table `[[waiver]]` of the file."""
 
     rule: Text

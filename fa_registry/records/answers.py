@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from fa_registry.jsonio import Checked, Limits
+from fa_registry.field_types import Checked, Limits
 
 if TYPE_CHECKING:
     import numpy as np

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from fa_registry.jsonio import Many
+from fa_registry.field_types import Many
 from fa_registry.records.notebook_repr import NotebookRepr
 from fa_registry.records.readings import Reading
 from fa_registry.records.reproduction import Reproduction

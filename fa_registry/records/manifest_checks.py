@@ -5,10 +5,10 @@ A number that determines the computing time or the memory of an audit has an upp
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
-from fa_registry.jsonio import Fields, FirstError, Limits
+from fa_registry.field_types import Fields, FirstError, Limits, Positive
 from fa_registry.schema_number import KEY
 
 Whole = Annotated[int, Limits(ge=-(2**63), lt=2**63)]
@@ -24,7 +24,9 @@ CONVENTIONS: Mapping[str, Any] = {
     # training.devices.threads_refused limits the threads that are used
     "threads": Annotated[int, Limits(ge=1, le=2**20)],
     "gamma_null_draws": Annotated[int, Limits(ge=1, le=1_000)],  # draws of the feedback for one null
-    **dict.fromkeys(("eval_samples", "test_samples", "classes"), Samples),
+    **dict.fromkeys(("eval_samples", "test_samples", "test_samples_in_train", "g_norm_mean_ce_samples"), Samples),
+    "classes": Samples,
+    "nudge_step": Positive,
     "chance": float,
     "stream": str,
 }
@@ -46,7 +48,7 @@ PROVENANCE: Mapping[str, Any] = {
     **dict.fromkeys(("epochs_run", "resumed_from", "points"), Epochs),
     **dict.fromkeys((KEY, "threads", "parameters"), Whole),
     "charts": Texts,
-    "code": dict[str, Any],
+    "code": dict[str, dict[str, Any]],  # kind/name of a plug-in → its package, version and digest
     "conformance": dict[str, Any],
     "digests": Digests,
     "dirty": bool | None,
@@ -55,7 +57,7 @@ PROVENANCE: Mapping[str, Any] = {
     "eval_indices": Wholes | None,  # null without an evaluation batch
     "hardware": dict[str, Any],
     "origin": dict[str, str],
-    OWN_LOOP: dict[str, Any],
+    OWN_LOOP: Annotated[dict[str, Any], Fields({EPOCH_WEIGHTS: Texts})],
     "versions": dict[str, str],
 }
 # Fields that only some runs have. TRAINED are recorded by every run that this package trained.
@@ -67,7 +69,7 @@ Manifest = Annotated[Mapping[str, Any], Fields(PROVENANCE, needed=("digests",))]
 Feedback = Annotated[Mapping[str, Any], Fields({"sha256": str, "tensors": dict[str, Wholes]})]
 
 
-def never_changed(epoch_weights: Any) -> bool:
+def never_changed(epoch_weights: Sequence[str]) -> bool:
     """Return whether the trained weights of a loop never changed.
 
     They are equal at all epochs from 0 to 2 or more, or from 1 to 3 or more.
@@ -76,7 +78,6 @@ def never_changed(epoch_weights: Any) -> bool:
     Args:
         epoch_weights: the recorded field EPOCH_WEIGHTS. An empty digest means that there are no such weights, or no finite ones.
     """
-    is_list = isinstance(epoch_weights, list) and all(isinstance(digest, str) for digest in epoch_weights)
-    if not is_list or len(epoch_weights) < 3 or not epoch_weights[-1]:
+    if len(epoch_weights) < 3 or not epoch_weights[-1]:
         return False
     return len(set(epoch_weights)) == 1 or (len(epoch_weights) > 3 and len(set(epoch_weights[1:])) == 1)

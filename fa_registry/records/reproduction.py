@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from fa_registry.jsonio import Many, Text
+from fa_registry.field_types import Many, Text
 from fa_registry.records.readings import Reading
 from fa_registry.records.runs import Recipe, RunSpec, Scalar
 

@@ -11,13 +11,17 @@ from functools import cached_property
 from typing import Annotated, Any, Literal, get_args
 
 from fa_registry import jsonio
-from fa_registry.jsonio import Many
+from fa_registry.field_types import Converted, Fields, Limits, Many
 from fa_registry.records.answers import Answers
 from fa_registry.records.manifest_checks import CONVENTIONS, BatchSize, Epochs, Feedback, Provenance, Whole
 from fa_registry.records.notebook_repr import NotebookRepr
 from fa_registry.records.readings import UNCHECKED_GRADIENT, WRONG_GRADIENT, Reading, Reason, Series
 
 Scalar = str | int | float | bool
+MOST = {
+    int: 1_000_000,
+    float: 1e30,
+}  # greatest absolute value of an option; float32 ends at 3.4e38, and numbers are multiplied
 STRUCTURE = "structure"  # the only option of a user-supplied network in a specification: a digest of its weights' names and shapes
 
 
@@ -166,9 +170,7 @@ class Measurements(NotebookRepr):
     """metric → one Reading per site (index = site, 0..L)"""
     scalars: Mapping[str, Reading]
     """metric → Reading"""
-    conventions: Annotated[Mapping[str, Scalar], jsonio.Fields(CONVENTIONS, further=Scalar)] = field(
-        default_factory=dict
-    )
+    conventions: Annotated[Mapping[str, Scalar], Fields(CONVENTIONS, further=Scalar)] = field(default_factory=dict)
     """how the metrics were measured (eval batch size and digest, vector convention, threads)"""
     failures: Mapping[str, str] = field(default_factory=dict)
     """name of a diagnostic that crashed → its traceback; its metrics are missing"""
@@ -328,15 +330,15 @@ class Option:
     choices: Many[Scalar] = ()
     """the allowed values; empty if any value is allowed"""
 
-    def refusal(self, value: Scalar) -> str:
-        """Return why a value is not allowed; empty if the value is allowed.
+    @cached_property
+    def kind(self) -> Any:
+        """Type of the option's values, with their limits; see `fa_registry.jsonio.parse_fields`."""
+        kind = type(self.default)
+        most = MOST.get(kind)
+        least = -most if most and self.least is None else self.least
+        return Annotated[kind, Limits(ge=least, gt=self.above, le=most), Converted(self._chosen)]
 
-        The caller must pass a value that has the type of the option.
-        """
+    def _chosen(self, value: Scalar) -> Scalar:
         if self.choices and value not in self.choices:
-            return f"expected one of {', '.join(map(str, self.choices))}, found {value!r}"
-        if self.least is not None and value < self.least:
-            return f"expected at least {self.least:g}, found {value:g}"
-        if self.above is not None and value <= self.above:
-            return f"expected more than {self.above:g}, found {value:g}"
-        return ""
+            raise ValueError(f"expected one of {', '.join(map(str, self.choices))}, found {value!r}")
+        return value

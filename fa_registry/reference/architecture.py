@@ -16,6 +16,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     (
         "bundled_files",
         "errors",
+        "field_types",
         "interrupts",
         "jsonio",
         "late_imports",

@@ -21,7 +21,7 @@ from fa_registry.records import Option, Recipe, RunSpec, Waiver
 from fa_registry.reference.templates import cell, first_line, text_below, type_text
 from fa_registry.studies.study import AXES, CONTROLS, TABLES, Grid, RecipeField, StudyTable
 from fa_registry.training import controls
-from fa_registry.training.specs import CHOICES, REQUIRED
+from fa_registry.training.specs import REQUIRED, TYPES
 
 NEEDED = "needed"
 LISTS = [axis for axis, field in AXES.items() if field in REQUIRED and axis not in TABLES["recipe"]]  # keys of a grid
@@ -201,7 +201,6 @@ options = {
     "decay": Option(0.5, "fraction of the moving average that is kept per step", above=0.0),
     "start": Option("random", "how B is initialised", choices=("random", "orthogonal")),
 }
-assert options["rank"].refusal(0) == "expected at least 1, found 0"
 ```
 """
 
@@ -259,8 +258,7 @@ def _recipe() -> str:
     for name in typing.get_args(RecipeField):
         record = Recipe if name in {field.name for field in dataclasses.fields(Recipe)} else RunSpec
         (field,) = (field for field in dataclasses.fields(record) if field.name == name)
-        values = type_text(typing.Literal[CHOICES[name]] if name in CHOICES else typing.get_type_hints(record)[name])
-        rows.append(_row(name, values, _default(field), text_below(record)[name]))
+        rows.append(_row(name, type_text(TYPES[name]), _default(field), text_below(record)[name]))
     return "\n".join([KEYS, *rows])
 
 

@@ -133,6 +133,8 @@ def type_text(hint: Any) -> str:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if hint is type(None):
         return "none"
+    if origin is typing.Annotated:
+        return type_text(arguments[0])
     if origin is tuple:
         inner = [argument for argument in arguments if argument is not ...]
         text = " and ".join(map(type_text, inner))

@@ -312,7 +312,7 @@ def sampling(runs: Sequence[RunAudit]) -> Sampling | None:
     accuracy = _accuracy(runs)
     sizes = {run.record.measurements.conventions.get(TEST_SAMPLES) for run in runs}
     size = sizes.pop() if len(sizes) == 1 else None
-    if accuracy.n < accuracy.of or not accuracy.n or not isinstance(size, int) or size < 1:
+    if accuracy.n < accuracy.of or not accuracy.n or not size:
         return None
     wilson = wilson_interval(min(1.0, max(0.0, accuracy.mean.value)), size)
     return Sampling(accuracy, size, (wilson.low, wilson.high))

@@ -362,13 +362,13 @@ def _multiplicity(ranked: Sequence[tuple[Sites, Sequence[RunAudit]]]) -> str:
     runs_reached = [run for sites, runs in ranked if sites.reached for run in runs]
     if not runs_reached:
         return f" (each at {level})"
-    draws = min((count for count in map(_draws, runs_reached) if isinstance(count, int)), default=None)
+    draws = min(filter(None, map(_draws, runs_reached)), default=None)
     is_too_few = draws is not None and max_sites / (draws + 1) > limit
     draws_note = f"; {draws} fresh draws are too few to distinguish one of {max_sites} sites" if is_too_few else ""
     return f" (Holm over {max_sites} sites, {level}{draws_note})"
 
 
-def _draws(run: RunAudit) -> object:
+def _draws(run: RunAudit) -> int | None:
     return run.record.measurements.conventions.get("gamma_null_draws")
 
 
@@ -380,7 +380,7 @@ def _reached(runs: Sequence[RunAudit], sites: Sites) -> str:
     return count_draws_reaching(ranks, draws.pop() if len(draws) == 1 else None)
 
 
-def count_draws_reaching(ranks: Sequence[float], draws: object) -> str:
+def count_draws_reaching(ranks: Sequence[float], draws: int | None) -> str:
     """Return a text with the number of fresh draws that reach the observed Γ.
 
     Args:
@@ -388,9 +388,9 @@ def count_draws_reaching(ranks: Sequence[float], draws: object) -> str:
         draws: The recorded number of draws of the null.
 
     Returns:
-        For example `1 of 20 fresh draws reach this Γ`; the text has no count if `draws` is not an integer.
+        For example `1 of 20 fresh draws reach this Γ`; the text has no count if `draws` is None.
     """
-    if not isinstance(draws, int) or not ranks:
+    if draws is None or not ranks:
         return f"the record does not state how many fresh draws reach this {GAMMA}"
     low, high = (round(rank * (draws + 1)) - 1 for rank in (min(ranks), max(ranks)))
     count = f"{low}" if low == high else f"between {low} and {high}"

@@ -175,7 +175,7 @@ def _step_ratios(context: PitfallContext) -> Iterator[tuple[int, float]]:
     The step η‖h_l‖ along −g_l is predicted to change the loss by η‖h_l‖‖g_l‖, so to first order the ratio is near 1.
     """
     step = context.convention("nudge_step")
-    if isinstance(step, (int, float)) and step > 0:
+    if step:
         for site, (change, hidden, gradient) in known_sites(*map(context.row, ("nudge_bp", "h_norm", "g_norm"))):
             if change < 0 < hidden * gradient:
                 yield site, -change / (step * hidden * gradient)
@@ -329,7 +329,7 @@ def per_sample_gradients(context: PitfallContext) -> Answered:
     reduction = context.convention("gradient_reduction")
     if not pairs:
         return UNKNOWN, "‖g_l‖ per sample or ‖g_l‖ of the mean loss was not measured: the reported norm is unknown"
-    if not isinstance(samples, int) or reduction is None:
+    if samples is None or reduction is None:
         return UNKNOWN, "the run did not record how its gradients were reduced"
     wrong_sites = [
         site for site, (sample_norm, mean) in pairs if abs(sample_norm - samples * mean) > 1e-4 * abs(sample_norm)
@@ -356,7 +356,7 @@ def metric_of_test_set(context: PitfallContext) -> Answered:
     counts = [context.convention(name) for name in ("test_samples", "eval_samples")]
     if metric.value is None:
         return UNKNOWN, f"{headline.symbol}: {metric.reason}"
-    if not all(isinstance(count, int) and count > 0 for count in counts):
+    if not all(counts):
         return UNKNOWN, "the run did not record the sizes of its test set and eval batch"
     test, batch = counts
     correct, by_batch = (metric.value * count for count in (test, batch))

@@ -8,11 +8,13 @@ import platform
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import ClassVar
+from typing import Annotated, ClassVar
 from urllib.parse import parse_qs, urlsplit
 
 from fa_registry import jsonio, process_ownership
 from fa_registry.errors import StoreError, UnknownName
+from fa_registry.field_types import Converted, Limits
+from fa_registry.jsonio import parse_fields
 from fa_registry.parallel import usable_cores
 from fa_registry.records import RunSpec
 from fa_registry.studies import executors
@@ -25,9 +27,26 @@ from fa_registry.tracking.cleanup import run_text
 from fa_registry.tracking.run_state import GAP, LONGEST, SHORTEST, HeartbeatMonitor, RunState
 from fa_registry.tracking.store import sqlite_path
 from fa_registry.tracking.store_errors import WAITED_FOR, StoreRefusal
-from fa_registry.training.specs import whole_number
 
-MOST_CPUS = 1024
+CPUS = "a whole number from 1 to 1024, or a fraction such as 0.5"
+GPUS = "a fraction of one GPU such as 0.125, or 1 for one GPU"
+
+
+def _whole_or_less_than_one(cpus: float) -> float:
+    if cpus > 1 and not cpus.is_integer():
+        raise ValueError(f"expected {CPUS}, found {cpus:g}")
+    return cpus
+
+
+RESOURCES = {  # option of a cluster → its type
+    "cpus_per_run": Annotated[float, Limits(CPUS, gt=0, le=1024), Converted(_whole_or_less_than_one)],
+    "gpus_per_run": Annotated[float, Limits(GPUS, gt=0, le=1)],
+    "memory": Annotated[str, Converted(jsonio.byte_count)],
+}
+TIMES = {  # option in seconds → its type
+    "silence (--hang-timeout)": Annotated[int, Limits(ge=0, le=1_000_000)],
+    "lease (--heartbeat-timeout)": Annotated[int, Limits(ge=SHORTEST, le=LONGEST)],
+}
 SIDE_BY_SIDE = 8  # runs on one GPU at a time
 ONE_MACHINE = (
     "A sqlite file is only for one machine: two machines that write to the file damage it. On all machines, use --store with "
@@ -37,14 +56,15 @@ ONE_MACHINE = (
 
 def asked_resources(executor: str, cluster: ClusterOptions, device: str, problems: list[str]) -> JobResources:
     """Return the resources that each job requests; append errors to `problems`."""
-    cpus = f"a whole number up to {MOST_CPUS}, or a fraction such as 0.5"
-    gpus = "a fraction of one GPU such as 0.125, or 1 for one GPU"
+    given = {name: value for name in RESOURCES if (value := getattr(cluster, name))}
+    values, wrong = parse_fields(RESOURCES, given)
+    problems += wrong
     resources = JobResources(
         device=device,
         address=str(cluster.address),
-        cpus=_number("cpus_per_run", cluster.cpus_per_run or 1, MOST_CPUS, cpus, problems),
-        gpus=_number("gpus_per_run", cluster.gpus_per_run or 0, 1, gpus, problems),
-        memory=_bytes(str(cluster.memory), problems),
+        cpus=values.get("cpus_per_run", 1.0),
+        gpus=values.get("gpus_per_run", 0.0),
+        memory=values.get("memory", 0),
     )
     try:
         problems += executors.CATALOG.get(executor or "local").problems(resources)
@@ -55,16 +75,10 @@ def asked_resources(executor: str, cluster: ClusterOptions, device: str, problem
 
 def parse_times(training: TrainingOptions, problems: list[str]) -> int:
     """Return the seconds of `silence`; append errors in `silence` and `lease` to `problems`."""
-    silence_seconds = 0
-    try:
-        silence_seconds = whole_number(training.silence, least=0)
-    except ValueError as error:
-        problems.append(f"silence (--hang-timeout): {error} (seconds)")
-    try:
-        whole_number(training.lease, least=SHORTEST, most=LONGEST)
-    except ValueError as error:
-        problems.append(f"lease (--heartbeat-timeout): {error} (seconds)")
-    return silence_seconds
+    silence, lease = TIMES
+    values, wrong = parse_fields(TIMES, {silence: training.silence, lease: training.lease})
+    problems += (f"{problem} (seconds)" for problem in wrong)
+    return values.get(silence, 0)
 
 
 def on_gpu(specs: Iterable[RunSpec]) -> bool:
@@ -74,28 +88,6 @@ def on_gpu(specs: Iterable[RunSpec]) -> bool:
 def default_processes(specs: Sequence[RunSpec]) -> int:
     """Return the default number of simultaneous runs: one per core, or SIDE_BY_SIDE on a GPU."""
     return SIDE_BY_SIDE if on_gpu(specs) else usable_cores()
-
-
-def _number(name: str, typed: str | float, limit: float, expected: str, problems: list[str]) -> float:
-    try:
-        number = float(typed)
-    except ValueError:
-        number = math.nan
-    if (0 < number <= limit and (number <= 1 or number == int(number))) or typed == 0:
-        return number
-    problems.append(f"{name}: expected {expected}; found {typed!r}")
-    return 0
-
-
-def _bytes(typed: str, problems: list[str]) -> int:
-    """Return the number of bytes, or 0 if `typed` is empty or invalid."""
-    try:
-        return jsonio.byte_count(typed) if typed else 0
-    except ValueError:
-        problems.append(
-            f"memory: expected at least 1MiB, as a number with a unit such as 4GiB or 500MB; found {typed!r}"
-        )
-        return 0
 
 
 def check_reach(store: str, capacity: Capacity) -> None:

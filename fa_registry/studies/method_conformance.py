@@ -25,7 +25,7 @@ from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.reader import read_provenance
 from fa_registry.tracking.stores import registry_folder
-from fa_registry.training.code_fingerprint import Code, describe, fingerprint, fingerprint_changes
+from fa_registry.training.code_fingerprint import describe, fingerprint, fingerprint_changes
 
 LOG = logging.getLogger(__name__)
 CHECK_SECONDS = 3_600.0  # limit of the checks, which take far less time on one architecture
@@ -67,7 +67,7 @@ def _conformance(record: RunRecord) -> Conformance:
     spec = record.spec
     if OWN_LOOP in record.provenance:
         return Conformance("unchecked", ("a user-supplied loop trained the run instead of the installed method",))
-    entry = code_in(record.provenance).get(f"methods/{spec.method}", {})
+    entry = record.provenance.get("code", {}).get(f"methods/{spec.method}", {})
     try:
         is_builtin = methods.CATALOG.location(spec.method).is_builtin
         if is_builtin and "digest" not in entry:
@@ -158,14 +158,9 @@ def code_changes(tracker: Tracker, run: StoredRun, spec: RunSpec) -> tuple[str, 
         return ()
     try:
         path = tracker.artifact(run.run_id, schema.PROVENANCE)
-        return fingerprint_changes(code_in(read_provenance(path)) if path else {}, today)
+        return fingerprint_changes(read_provenance(path).get("code", {}) if path else {}, today)
     except IntegrityError as error:
         return (f"cannot read which code trained the run: {error}",)
-
-
-def code_in(provenance: Mapping[str, Any]) -> Code:
-    """Return the description of the code that trained a run."""
-    return {name: entry for name, entry in provenance.get("code", {}).items() if isinstance(entry, Mapping)}
 
 
 def log_code_changes(changed: Mapping[str, Sequence[str]], is_kept: bool) -> None:
@@ -189,7 +184,7 @@ def code_check(record: RunRecord) -> Check:
 
     If the code differs or is not installed, metrics cannot be recomputed, and the outcome of the check is `not possible`.
     """
-    recorded_code = code_in(record.provenance)
+    recorded_code = record.provenance.get("code", {})
     try:
         differences = fingerprint_changes(recorded_code, fingerprint(record.spec))
     except (UnknownName, PluginError) as error:

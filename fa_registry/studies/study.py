@@ -7,7 +7,7 @@ which are runs to compare with, such as runs with frozen blocks. This module als
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice, product
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from fa_registry import jsonio
 from fa_registry.errors import InvalidFields, unknown_name_text
-from fa_registry.jsonio import Filled, Limits, Text
+from fa_registry.field_types import Converted, Filled, Limits, Text
 from fa_registry.records import RunSpec
 from fa_registry.studies.study_files import StudyVariant, find, parse_variant
 from fa_registry.studies.study_files import names as names
@@ -35,7 +35,6 @@ AXES = {
     "penalties": "penalty",
     "epochs": "epochs",
 }
-NOTHING_VALID = [None]  # replaces a list of a grid in which no entry has the right type
 MOST_RUNS = 100_000  # largest number of runs of a file; their expansion takes ten seconds
 FIXED = ("method_options", "architecture_options")
 
@@ -73,11 +72,17 @@ class Grid:
     `main d_hidden=16`"""
 
 
+def _visible_name(name: str) -> str:
+    if problem := name_problem(name):
+        raise ValueError(problem)
+    return name
+
+
 @dataclass(frozen=True)
 class StudyTable:
     """Contents of a study.toml."""
 
-    name: Text
+    name: Annotated[Text, Converted(_visible_name)]
     """name of the study, which selects its runs in `fa-registry audit --study NAME`"""
     title: Text
     """title in lists and on pages, one line"""
@@ -99,63 +104,6 @@ class StudyTable:
     """path of the file with the waivers, relative to study.toml; the pages of an audit name this path"""
 
 
-def wrong_fields(raw: Mapping[str, Any]) -> list[str]:
-    """Return a message for each key of a study.toml that is unknown, missing or of a wrong type.
-
-    `parse_spec` checks the values later.
-    """
-    problem = name_problem(raw["name"]) if raw.get("name") and isinstance(raw["name"], str) else ""
-    problems = [*jsonio.try_decode(StudyTable, raw)[1], *_outside_recipe(raw)]
-    return [*problems, f"name: {problem}"] if problem else problems
-
-
-def _outside_recipe(raw: Mapping[str, Any]) -> list[str]:
-    """Return a message for each field of the recipe that is directly in a grid."""
-    fields = [name for name in TABLES["recipe"] if name not in AXES]
-    return [
-        f"grid[{number}].{name}: expected recipe.{name} = …, found {name} outside of the recipe"
-        for number, grid in enumerate(raw["grid"] if isinstance(raw.get("grid"), list) else ())
-        for name in (fields if isinstance(grid, Mapping) else ())
-        if name in grid
-    ]
-
-
-def grids(raw: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the [[grid]] tables of a study.toml, without unknown keys and without values of a wrong type.
-
-    `wrong_fields` reports what is left out. The other values are yielded, so that all mistakes are reported together. A list
-    without a valid entry is yielded as NOTHING_VALID.
-    """
-    fields = [field.name for field in dataclasses.fields(Grid)]
-    tables = raw.get("grid")
-    for grid in [tables] if isinstance(tables, Mapping) else tables if isinstance(tables, list) else ():
-        if isinstance(grid, Mapping):
-            known_fields = {name: _typed_part(name, value) for name, value in grid.items() if name in fields}
-            yield {name: value for name, value in known_fields.items() if value is not None}
-
-
-def _typed_part(name: str, value: Any) -> Any:
-    """Return the value of a grid's field, without list entries of a wrong type.
-
-    The result is None if the value itself has a wrong type.
-    """
-    if name in AXES:
-        entries = [entry for entry in value if _is_typed(name, [entry])] if isinstance(value, list) else []
-        return value if value == [] else entries or NOTHING_VALID
-    checked = table({name: value}, name) if name in TABLES and isinstance(value, Mapping) else value
-    return value if _is_typed(name, checked) else None
-
-
-def _is_typed(name: str, value: Any) -> bool:
-    return jsonio.try_decode(Grid, {name: value})[0] is not None
-
-
-def table(raw: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """Return the known entries of the table `recipe` or `controls`; empty if there is no such table."""
-    entries = raw[name] if isinstance(raw.get(name), Mapping) else {}
-    return {key: value for key, value in entries.items() if key in TABLES[name]}
-
-
 NO_FIELDS = ("seeds", "data", "scale", "settings")  # overrides that are not fields of a spec
 SETTABLE = (*RECIPE_FIELDS, "precision", "penalty")  # names in the override `settings`, in addition to options
 
@@ -175,34 +123,35 @@ class GridCell:
     name: str = ""
 
 
-def cells(raw: Mapping[str, Any], overrides: Mapping[str, Any], variant: StudyVariant) -> Iterator[GridCell]:
-    """Yield all combinations of values of all valid grids.
+def cells(
+    raw: Mapping[str, Any], grid: Mapping[str, Any], overrides: Mapping[str, Any], variant: StudyVariant
+) -> Iterator[GridCell]:
+    """Yield all combinations of the values of a grid.
 
     Args:
-        raw: contents of a study.toml. `wrong_fields` reports invalid grids.
+        raw: contents of a study.toml. None replaces each value of a wrong type, here and in `grid`.
+        grid: one of its grids.
         overrides: values that replace those of the file.
         variant: study variant whose data set and epochs are applied.
     """
-    recipe = dict(table(raw, "recipe"))
-    if not isinstance(raw.get("recipe", {}), Mapping):
-        recipe["epochs"] = 0  # replaces an invalid table; an error stops the command before any run is trained
+    given = {name: value for name, value in grid.items() if value is not None}
+    axes = {field: grid[axis] if axis in given else [None] for axis, field in AXES.items() if axis in grid}
+    if "seeds" in overrides:
+        axes["seed"] = overrides["seeds"]
+    if "epochs" in overrides:
+        axes["epochs"] = [overrides["epochs"]]
+    recipe, controls = ({**(raw.get(name) or {}), **given.get(name, {})} for name in TABLES)
     field_overrides = {name: value for name, value in overrides.items() if name not in NO_FIELDS}
-    for grid in grids(raw):
-        axes = {field: grid[axis] for axis, field in AXES.items() if axis in grid}
-        if "seeds" in overrides:
-            axes["seed"] = overrides["seeds"]
-        if "epochs" in overrides:
-            axes["epochs"] = [overrides["epochs"]]
-        fields = {**recipe, **table(grid, "recipe"), **field_overrides, **{name: grid.get(name, {}) for name in FIXED}}
-        _apply_settings(overrides.get("settings", {}), fields, axes)
-        controls = {"frozen": True, **table(raw, "controls"), **table(grid, "controls")}
-        control_names = tuple(control for control in CONTROLS if controls.get(control))
-        for values in product(*axes.values()):
-            cell = {**fields, **dict(zip(axes, values, strict=True))}
-            _apply_options(overrides.get("settings", {}), cell)
-            for swept, text in _swept(cell, grid):
-                name = f"{grid['name']} {text}".strip() if grid.get("name") else ""
-                yield GridCell(_of_variant(swept, variant), control_names, name)
+    fields = {**recipe, **field_overrides, **{name: given.get(name, {}) for name in FIXED}}
+    settings = overrides.get("settings", {})
+    _apply_settings(settings, fields, axes)
+    control_names = tuple(control for control in CONTROLS if {"frozen": True, **controls}.get(control))
+    for values in product(*axes.values()):
+        cell = {**fields, **dict(zip(axes, values, strict=True))}
+        _apply_options(settings, cell)
+        for swept, text in _swept(cell, grid):
+            name = f"{given['name']} {text}".strip() if given.get("name") else ""
+            yield GridCell(_of_variant(swept, variant), control_names, name)
 
 
 def _apply_settings(settings: Mapping[str, Any], fields: dict[str, Any], axes: dict[str, Any]) -> None:
@@ -222,12 +171,12 @@ def _apply_options(settings: Mapping[str, Any], cell: dict[str, Any]) -> None:
             cell[key] = {**cell[key], option: value}
 
 
-def _wrong_settings(settings: Mapping[str, Any], raw: Mapping[str, Any]) -> list[str]:
+def _wrong_settings(settings: Mapping[str, Any], grids: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return a message for each name that the override `settings` cannot replace."""
     kinds = tuple(key.removesuffix("_options") for key in FIXED)
     known_names = [*SETTABLE]
     for axis, field_name in AXES.items():
-        plugins = [plugin for grid in grids(raw) for plugin in grid.get(axis, ()) if field_name in kinds]
+        plugins = [plugin for grid in grids for plugin in grid.get(axis) or () if field_name in kinds]
         known_names += dict.fromkeys(f"{field_name}.{name}" for one in plugins for name in _options_of(field_name, one))
     return [f"settings: {unknown_name_text('name', name, known_names)}" for name in settings if name not in known_names]
 
@@ -375,15 +324,18 @@ def expanded(file: StudyFile, overrides: Mapping[str, Any]) -> Study:
     Raises:
         InvalidFields: the file or the overrides are invalid. The message lists all problems.
     """
-    raw, problems = file.raw, wrong_fields(file.raw)
+    problems = jsonio.try_decode(StudyTable, file.raw)[1]
+    raw, grids = _valid_tables(file.raw)
+    problems += _outside_recipe(grids)
     nonempty_overrides = {key: value for key, value in overrides.items() if value}
     variant = parse_variant(overrides, problems)
-    problems += _wrong_settings(overrides.get("settings") or {}, raw)
+    problems += _wrong_settings(overrides.get("settings") or {}, grids.values())
     trained: list[tuple[RunSpec, GridCell]] = []
     remaining_runs = MOST_RUNS
-    for number, grid in enumerate(grids(raw)):
-        reported = [field for axis, field in AXES.items() if grid.get(axis) == NOTHING_VALID]
-        every_cell = cells({**raw, "grid": [grid]}, nonempty_overrides, variant)
+    for number, grid in grids.items():
+        reported = [field for axis, field in AXES.items() if axis in grid and _has_wrong_entry(grid[axis])]
+        reported += ["epochs"] if raw.get("recipe", {}) is None else []
+        every_cell = cells(raw, grid, nonempty_overrides, variant)
         grid_cells = list(islice(every_cell, remaining_runs + 1))
         if not grid_cells:
             problems.append(f"grid[{number}]: expands to no runs; every list needs at least one entry")
@@ -408,6 +360,28 @@ def expanded(file: StudyFile, overrides: Mapping[str, Any]) -> Study:
         _labels(trained),
         raw.get("keep_states", 0),
     )
+
+
+def _valid_tables(raw: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[int, Mapping[str, Any]]]:
+    """Return the contents of a study.toml and its grids by number.
+
+    None replaces each unknown field and each value of a wrong type.
+    """
+    grid = raw.get("grid")
+    valid = jsonio.valid_part(StudyTable, {**raw, "grid": [grid] if isinstance(grid, Mapping) else grid})
+    return valid, {number: grid for number, grid in enumerate(valid["grid"] or ()) if grid is not None}
+
+
+def _has_wrong_entry(entries: list[Any] | None) -> bool:
+    return entries is None or None in entries
+
+
+def _outside_recipe(grids: Mapping[int, Mapping[str, Any]]) -> Iterator[str]:
+    """Yield a message for each field of the recipe that is directly in a grid."""
+    for number, grid in grids.items():
+        for name in TABLES["recipe"]:
+            if name in grid and name not in AXES:
+                yield f"grid[{number}].{name}: expected recipe.{name} = …, found {name} outside of the recipe"
 
 
 def _specs(trained: list[tuple[RunSpec, GridCell]]) -> tuple[RunSpec, ...]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from fa_registry import jsonio, process_ownership
 from fa_registry.errors import Interrupted, InvalidFields, UnknownName, pluralise
 from fa_registry.interrupts import deferred_interrupts
+from fa_registry.jsonio import parse_fields
 from fa_registry.metrics import DEFAULT, Headline
 from fa_registry.protocol.rules import Edition
 from fa_registry.records import RunSpec
@@ -38,9 +39,9 @@ from fa_registry.tracking.stores import (
     open_tracker,
     page_lines,
 )
-from fa_registry.training.device_names import MOST_PROCESSES
+from fa_registry.training.device_names import Processes
 from fa_registry.training.spec_plugins import find_plugins
-from fa_registry.training.specs import run_name, setting_label, whole_number
+from fa_registry.training.specs import run_name, setting_label
 
 if TYPE_CHECKING:
     from fa_registry.studies.execution import Outcomes
@@ -268,12 +269,8 @@ def checked_study(
         InvalidFields: lists all invalid arguments.
     """
     edition = training.edition
-    problems: list[str] = []
-    processes, study, watch, place = 0, None, UNWATCHED, 0
-    try:
-        processes = whole_number(execution.jobs, least=0, most=MOST_PROCESSES)
-    except ValueError as error:
-        problems.append(f"jobs: {error}")
+    study, watch, place = None, UNWATCHED, 0
+    numbers, problems = parse_fields({"jobs": Processes}, {"jobs": execution.jobs})
     silence_seconds = parse_times(training, problems)
     resources = asked_resources(execution.executor, execution.cluster, selector.device, problems)
     try:
@@ -292,7 +289,7 @@ def checked_study(
     if problems or study is None:
         problems[place:place] = unusable_settings(study) if study else []
         raise InvalidFields(f"study {selector.study}", problems)
-    return study, replace(resources, at_once=processes, silence=silence_seconds), watch
+    return study, replace(resources, at_once=numbers["jobs"], silence=silence_seconds), watch
 
 
 def check_settings(study: Study, subject: str) -> None:

@@ -11,10 +11,11 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from fa_registry import bundled_files, jsonio
 from fa_registry.errors import UnknownName, UsageError
+from fa_registry.field_types import Limits
 
 FILE = "study.toml"
 
@@ -89,7 +90,7 @@ RULE = (
 SCALING = "each number of epochs × F, rounded half up, at least 1"
 OWN_TASK = ("lq", "teacher_student")
 OF_A_SET = "random_targets"
-LARGEST = 1_000_000
+TYPES = {"scale": Annotated[float, Limits(gt=0, le=1_000_000)]}
 OPTIONS = {"data": "replace-dataset", "scale": "scale"}  # override → option of the command line
 
 
@@ -133,17 +134,9 @@ def parse_variant(overrides: Mapping[str, Any], problems: list[str]) -> StudyVar
     data = overrides.get("data") or ""
     if data.partition(":")[0] in (*OWN_TASK, OF_A_SET):
         problems.append(f"data: expected the name of an image set, found {data!r}, which is a separate task")
-    scale = overrides.get("scale")
-    if scale in (None, ""):
-        return StudyVariant(data)
-    if overrides.get("epochs"):
-        problems.append(f"scale: expected --epochs or --scale, found both ({overrides['epochs']}; {scale})")
-    try:
-        factor = float(scale)
-    except (TypeError, ValueError):
-        factor = math.nan
-    if not 0 < factor <= LARGEST:  # also true for nan
-        expected = f"at most {LARGEST:,}" if math.isfinite(factor) and factor > LARGEST else "a number above 0"
-        problems.append(f"scale: expected {expected}, found {jsonio.describe_value(scale)}")
-        return StudyVariant(data)
-    return StudyVariant(data, factor)
+    given = {"scale": overrides["scale"]} if overrides.get("scale") not in (None, "") else {}
+    if given and overrides.get("epochs"):
+        problems.append(f"scale: expected --epochs or --scale, found both ({overrides['epochs']}; {given['scale']})")
+    values, wrong = jsonio.parse_fields(TYPES, given)
+    problems += wrong
+    return StudyVariant(data, **values)

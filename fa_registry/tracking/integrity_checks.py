@@ -152,11 +152,7 @@ def _missing_records(recorded: RecordedRun) -> Iterator[str]:
         ],
         schema.PROVENANCE: [field for field in manifest_checks.RECORDED if field not in provenance]
         + [field for field in trained if not provenance.get(field)],
-        f"code in {schema.PROVENANCE}": [
-            f"{kind}/{plugin}"
-            for kind, plugin in plugins.items()
-            if not isinstance(codes.get(f"{kind}/{plugin}"), Mapping)
-        ],
+        f"code in {schema.PROVENANCE}": [name for name in map("/".join, plugins.items()) if name not in codes],
         f"digests in {schema.PROVENANCE}": [file for file in files if file not in provenance["digests"]],
         f"conventions in {schema.MEASUREMENTS}": [
             field

@@ -8,9 +8,12 @@ from __future__ import annotations
 import importlib.metadata
 import re
 import sys
+from typing import Annotated
+
+from fa_registry.field_types import Limits
 
 CHOICES = ("auto", "cuda", "cpu")
-MOST_PROCESSES = 1000  # most processes that run at the same time, even if the user requests more
+Processes = Annotated[int, Limits(ge=0, le=1000)]  # processes that run at the same time; 0 for the default
 PRECISIONS = ("fp32", "tf32", "bf16")
 ONE_OF_SEVERAL = re.compile(r"cuda:(\d+)")
 

@@ -8,34 +8,50 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import math
-from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from collections.abc import Collection, Mapping
+from functools import partial
+from typing import Annotated, Any, Literal
 
 from fa_registry import tasks
 from fa_registry.errors import InvalidFields, UnknownName, shortened, unknown_name_text
-from fa_registry.jsonio import describe_value
+from fa_registry.field_types import Converted, Limits
+from fa_registry.jsonio import parse_fields
 from fa_registry.methods._card import SAMPLE_TASKS
 from fa_registry.plugin_registry import Description
 from fa_registry.records import Option, Recipe, RunSpec, Scalar
+from fa_registry.records.manifest_checks import BatchSize
+from fa_registry.records.runs import MOST
 from fa_registry.training import controls, device_names
 from fa_registry.training.device_names import PRECISIONS, obstacle
 from fa_registry.training.spec_plugins import NAMES, SpecPlugins, find_plugins, task_problems, with_defaults
 
-CHOICES = {
-    "precision": PRECISIONS,
-    "optimizer": ("adamw", "sgd"),
-    "schedule": ("cosine", "constant"),
-    "credit_norm": ("rms", "none"),
+Number = Annotated[float, Limits(ge=0, le=MOST[float])]
+
+
+def _known(kind: str, name: str) -> str:
+    """Return the name of a plug-in in its only spelling, or raise UnknownName."""
+    if kind == "dataset":
+        return SpecPlugins("", "", name).card.name
+    NAMES[kind].location(name)
+    return name
+
+
+TYPES = {  # field of a specification → its type
+    **{kind: Annotated[str, Converted(partial(_known, kind))] for kind in NAMES},
+    "seed": Annotated[int, Limits(f"a whole number from 0 to {2**63 - 1:,}", ge=0, lt=2**63)],
+    # a record has one reading of every headline metric for each epoch, measured or not
+    "epochs": Annotated[int, Limits(ge=0, le=100_000)],
+    "batch_size": BatchSize,
+    **dict.fromkeys(("penalty", "learning_rate", "weight_decay"), Number),
+    "precision": Literal[PRECISIONS],
+    "optimizer": Literal["adamw", "sgd"],
+    "schedule": Literal["cosine", "constant"],
+    "credit_norm": Literal["rms", "none"],
+    **dict.fromkeys(("method_options", "architecture_options"), Mapping[str, Any]),
+    "control": Annotated[str, Converted(controls.control_name)],
+    "device": Annotated[Any, Converted(lambda name: device_names.resolve(str(name)))],  # also a torch.device
 }
-MOST_EPOCHS = 100_000  # a record has one reading of every headline metric for each epoch, measured or not
-MOST = 1_000_000  # greatest whole number among options (a width, a number of steps), and greatest batch
-LARGEST = 1e30  # greatest number; float32 ends at 3.4e38, and numbers are multiplied
-INTEGERS = {"seed": (0, 2**63 - 1), "epochs": (0, MOST_EPOCHS), "batch_size": (1, MOST)}  # field: least value, greatest
-NUMBERS = {"penalty": 0.0, "learning_rate": 0.0, "weight_decay": 0.0}
-OPTIONS = ("method_options", "architecture_options")
 RECIPE_FIELDS = tuple(field.name for field in dataclasses.fields(Recipe))
-FIELDS = (*NAMES, *INTEGERS, *NUMBERS, *CHOICES, *OPTIONS, "control", "device")
 REQUIRED = ("method", "architecture", "dataset", "seed", "epochs")
 
 
@@ -50,26 +66,13 @@ def parse_spec(raw: Mapping[str, Any], subject: str = "run specification", repor
     Raises:
         InvalidFields: if a field is unknown, missing or invalid. The error lists all problems.
     """
-    problems: list[str] = []
-    values: dict[str, Any] = {}
-    wrong: set[str] = set()
     plugins = SpecPlugins(*(str(raw.get(name)) for name in NAMES))
-    for name, value in raw.items():
-        if value is None or value == "":
-            continue
-        if name not in FIELDS:
-            problems.append(f"{name}: {_unknown_field(name, raw)}")
-            wrong.add(name)
-            continue
-        try:
-            # equal data sets have one identity
-            parsed = plugins.card.name if name == "dataset" else _parse(name, value)
-            values["device_class" if name == "device" else name] = parsed
-        except (ValueError, UnknownName) as error:
-            problems.append(f"{name}: {error}")
-            wrong.add(name)
-    known = {*values, *wrong, *reported}
-    problems += [f"{name}: missing" for name in REQUIRED if name not in known]
+    given = {name: value for name, value in raw.items() if value is not None and value != ""}
+    problems = [f"{name}: {_unknown_field(name, raw)}" for name in given if name not in TYPES]
+    values, wrong = parse_fields(TYPES, {name: value for name, value in given.items() if name in TYPES})
+    problems += [*wrong, *(f"{name}: missing" for name in REQUIRED if name not in {*given, *reported})]
+    if "device" in values:
+        values["device_class"] = values.pop("device")
     problems += _check_together(values, plugins)
     if problems or reported:
         raise InvalidFields(subject, problems)
@@ -84,79 +87,10 @@ def _unknown_field(name: str, raw: Mapping[str, Any]) -> str:
         if raw.get(owner) in NAMES[owner].names():
             for option in NAMES[owner].describe(raw[owner]).card.options:
                 owners.setdefault(option, []).append(f"{owner}.{option}")
-    (closest_name,) = difflib.get_close_matches(name, [*owners, *FIELDS], n=1) or [""]
+    (closest_name,) = difflib.get_close_matches(name, [*owners, *TYPES], n=1) or [""]
     if closest_name in owners:
         return f"unknown field {shortened(name)!r}; did you mean {' or '.join(owners[closest_name])}?"
-    return unknown_name_text("field", name, FIELDS)
-
-
-def _parse(name: str, value: Any) -> Any:
-    if name in NAMES:
-        NAMES[name].location(str(value))  # raises UnknownName with the nearest name
-        return str(value)
-    if name in INTEGERS:
-        return whole_number(value, *INTEGERS[name])
-    if name in NUMBERS:
-        return _number(value, NUMBERS[name])
-    if name == "device":
-        return device_names.resolve(str(value))
-    if name == "control":
-        return controls.control_name(value)
-    if name in CHOICES:
-        if value not in CHOICES[name]:
-            raise ValueError(f"expected one of {', '.join(CHOICES[name])}, found {describe_value(value)}")
-        return value
-    if not isinstance(value, Mapping):
-        raise ValueError(f"expected name=value pairs, found {describe_value(value)}")
-    return dict(value)
-
-
-def whole_number(value: Any, least: float | None, most: int = MOST) -> int:
-    """Convert a number or text to an integer, and check its range.
-
-    The integer must be at least `least`, and its absolute value at most `most`. None for `least` means no lower limit. Any
-    other value raises ValueError.
-    """
-    if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
-        raise ValueError(f"expected a whole number, found {describe_value(value)}")
-    try:
-        number = int(value)
-    except (TypeError, ValueError):
-        raise ValueError(f"expected a whole number, found {describe_value(value)}") from None
-    if least is not None and number < least:
-        raise ValueError(f"expected at least {least:g}, found {describe_value(number)}")
-    if abs(number) > most:
-        raise ValueError(f"expected at most {most:,}, found {describe_value(number)}")
-    return number
-
-
-def _number(value: Any, lower: float | None) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        raise ValueError(f"expected a number, found {describe_value(value)}") from None
-    if not math.isfinite(number) or isinstance(value, bool):
-        raise ValueError(f"expected a finite number, found {describe_value(value)}")
-    if lower is not None and number < lower:
-        raise ValueError(f"expected at least {lower:g}, found {number:g}")
-    if abs(number) > LARGEST:
-        raise ValueError(f"expected at most {LARGEST:g}, found {number:g}")
-    return number + 0.0  # -0.0 is 0.0: one specification, one identity
-
-
-def _flag(value: Any, lower: float | None = None) -> bool:
-    meanings = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
-    if str(value).lower() not in meanings:
-        raise ValueError(f"expected true or false, found {describe_value(value)}")
-    return meanings[str(value).lower()]
-
-
-PARSERS: dict[type, Callable[[Any, float | None], Scalar]] = {
-    bool: _flag,
-    int: whole_number,
-    float: _number,
-    str: lambda value, lower: str(value),
-}
+    return unknown_name_text("field", name, TYPES)
 
 
 def _check_together(values: dict[str, Any], plugins: SpecPlugins) -> list[str]:
@@ -183,21 +117,9 @@ def _check_together(values: dict[str, Any], plugins: SpecPlugins) -> list[str]:
 
 def _check_options(values: dict[str, Any], owner: str, options: Mapping[str, Option]) -> list[str]:
     """Parse the options of the method or the architecture in `values`, and return their problems."""
-    field = f"{owner}_options"
-    problems, parsed = [], {}
-    for option, value in values.get(field, {}).items():
-        if option not in options:
-            problems.append(f"{field}: {unknown_name_text(f'option of {values[owner]}', option, options)}")
-            continue
-        try:
-            parsed[option] = PARSERS[type(options[option].default)](value, None)
-            refusal = options[option].refusal(parsed[option])
-        except ValueError as error:
-            refusal = str(error)
-        if refusal:
-            problems.append(f"{field}: {option}: {refusal}")
-    values[field] = parsed
-    return problems
+    field, types = f"{owner}_options", {name: option.kind for name, option in options.items()}
+    values[field], problems = parse_fields(types, values.get(field, {}), f"option of {values[owner]}")
+    return [f"{field}: {problem}" for problem in problems]
 
 
 def _check_pairing(values: dict[str, Any], plugins: SpecPlugins) -> list[str]:

@@ -318,3 +318,13 @@ def test_adopting_that_breaks_leaves_no_run_that_says_running(registry, elsewher
     with pytest.raises(ZeroDivisionError):
         registry("adopt", elsewhere.weights, *SPEC)
     assert [(run.state, run.tags[schema.TAG_STATUS]) for run in stored()] == [("FAILED", "failed")]
+
+
+def test_only_a_frozen_accuracy_that_is_given_is_refused_for_a_loss(registry):
+    spec = ("--method", "bp", "--epochs", "1", "--seed", "1", "--architecture", "causal_transformer")
+    spec += ("--dataset", "markov_text")
+    assert fields(registry("adopt", "missing.safetensors", *spec)) == ["weights"]
+    assert fields(registry("adopt", "missing.safetensors", *spec, "--frozen-accuracy", "0.5")) == [
+        "weights",
+        "frozen_accuracy",
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import random
@@ -138,6 +139,28 @@ def test_what_no_bundle_is_is_refused_before_anything_is_unpacked(bundled, chang
     with pytest.raises(IntegrityError, match=named):
         archive.unpack(made, bundled / "out")
     assert not list(bundled.rglob("out.txt")) and not (bundled / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("format", "a bundle of another program"),
+        ("light", "no"),
+        ("sizes", {"audit/audit.csv": -1}),
+        ("files", {"audit/audit.csv": "1"}),
+        ("made_of", "paper"),
+    ],
+)
+def test_a_wrong_field_of_a_recorded_manifest_is_named(bundled, field, value):
+    def changed(name, data):
+        return [(name, json.dumps({**json.loads(data), field: value}).encode() if name == MANIFEST else data)]
+
+    out = rewritten(Path("light.fa.zip"), Path("changed.fa.zip"), changed)
+    with zipfile.ZipFile(out, "a") as target:
+        digest = hashlib.sha256(target.read(MANIFEST)).hexdigest()
+        target.comment = f"manifest sha256 {digest}".encode()
+    with pytest.raises(IntegrityError, match=rf"manifest\.json: 1 problem\n  - {field}"):
+        archive.unpack(out, bundled / "out")
 
 
 def test_a_bomb_is_not_unpacked(bundled):

@@ -348,9 +348,7 @@ def test_weights_that_never_change_are_a_warning_and_a_finding(workplace, caplog
         (["a", "a", "b"], False),
         (["a", "a"], False),
         (["", "", ""], False),
-        ("aaa", False),
-        ([1, 1, 1], False),
-        (None, False),
+        ([], False),
     ],
 )
 def test_the_finding_reads_recorded_digests(digests, expected):

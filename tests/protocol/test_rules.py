@@ -60,6 +60,8 @@ def test_every_rule_says_who_says_so_and_why():
         (('source = "arXiv 2606.21126, D1: maximal growth per block > 50"', ""), "rule\\[0\\].source:"),
         (('source = "arXiv 2606.21126, D1: maximal growth per block > 50"', 'source = ""'), "rule\\[0\\].source:"),
         (('source = "arXiv 2606.21126, the published three-diagnostic protocol"', ""), "- source:"),
+        (('name = "mine"', 'name = " "'), "- name: missing"),
+        (('name = "mine"', 'name = "\u202e"'), "- name:"),
         (('take = "max_over_sites"', 'take = "all"'), "rule\\[0\\].take:"),
         (('take = "max_over_sites"', 'take = "last_site"\njudge = "eval"'), "rule\\[0\\].judge:"),
         (('code = "D1"', 'code = "D1"\ngating = "no"'), "rule\\[0\\].gating:"),

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fa_registry import jsonio
+from fa_registry.jsonio import parse_fields
 from fa_registry.records import (
     AuditReport,
     EditionReference,
@@ -154,7 +155,7 @@ def test_method_label():
     ("option", "good", "bad", "text"),
     [
         (Option(8, "draws", least=1), 1, 0, "expected at least 1, found 0"),
-        (Option(0.5, "nudge", above=0), 1e-9, 0.0, "expected more than 0, found 0"),
+        (Option(0.5, "nudge", above=0), 1e-9, 0.0, "expected more than 0, found 0.0"),
         (
             Option("error", "conditioning", choices=("error", "target")),
             "target",
@@ -165,12 +166,17 @@ def test_method_label():
     ],
 )
 def test_a_value_is_refused_with_what_was_expected(option, good, bad, text):
-    assert option.refusal(option.default) == option.refusal(good) == ""
-    assert option.refusal(bad) == text
+    for valid in (option.default, good, str(good)):
+        assert parse_fields({"name": option.kind}, {"name": valid})[1] == []
+    assert parse_fields({"name": option.kind}, {"name": bad}) == ({}, [f"name: {text}"])
 
 
-def test_without_bounds_anything_goes():
-    assert Option(1.0, "free").refusal(-1e300) == "" == Option("x", "free").refusal("")
+@pytest.mark.parametrize(
+    ("default", "good", "bad"), [(1.0, -1e30, 1e31), (1, -1_000_000, 1_000_001), ("x", "", None), (True, "no", 2)]
+)
+def test_without_bounds_only_the_type_and_the_size_count(default, good, bad):
+    kinds = {"name": Option(default, "free").kind}
+    assert parse_fields(kinds, {"name": good})[1] == [] != parse_fields(kinds, {"name": bad})[1]
 
 
 READINGS = st.lists(st.one_of(st.floats().map(Reading.of), st.text(min_size=1).map(lambda why: Reading(None, why))))

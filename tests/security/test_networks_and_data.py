@@ -307,7 +307,7 @@ def test_the_built_in_sets_share_no_sample(name):
     assert shared_samples(datasets.get(name).load(torch.device("cpu"), None, 0)) == 0
 
 
-@pytest.mark.parametrize(("shared", "warned"), [(0, False), (1, False), (2, True), ("2", False)])
+@pytest.mark.parametrize(("shared", "warned"), [(0, False), (1, False), (2, True), (None, False)])
 def test_up_to_one_in_a_hundred_is_no_finding(shared, warned):
     run = record(measured=Measurements({}, {}, {"test_samples": 100, SHARED_SAMPLES: shared}))
     assert bool([finding for finding in evidence(run) if finding.rule == DATA]) is warned

@@ -84,7 +84,7 @@ def test_an_option_that_is_a_list_itself_stays_one(tmp_path, monkeypatch):
     monkeypatch.setattr(type(architectures.CATALOG.get("resmlp")), "card", wide)
     options = {"widths": [16, 32], "d_hidden": [16, 32]}
     grid = {"methods": ["bp"], "architectures": ["resmlp"], "architecture_options": options}
-    swept = [cell.fields["architecture_options"] for cell in cells({"grid": [grid]}, {}, StudyVariant())]
+    swept = [cell.fields["architecture_options"] for cell in cells({}, grid, {}, StudyVariant())]
     assert swept == [{"widths": [16, 32], "d_hidden": 16}, {"widths": [16, 32], "d_hidden": 32}]
 
 
@@ -109,6 +109,13 @@ def test_a_grid_of_several_that_expands_to_nothing_is_named(tmp_path):
         load_study(study_file(tmp_path, f"{TINY}\n{SWEEP[SWEEP.index('[[grid]]') :]}method_options = {{ sigma = [] }}"))
 
 
+def test_a_grid_that_is_no_table_counts_as_a_grid(tmp_path):
+    text = TINY[: TINY.index("[[grid]]")].replace("[recipe]", "grid = [1, { seeds = [] }]\n[recipe]")
+    with pytest.raises(InvalidFields) as caught:
+        load_study(study_file(tmp_path, text))
+    assert [problem.partition(":")[0] for problem in caught.value.problems] == ["grid[0]", "grid[1]"]
+
+
 def test_overrides_replace_epochs_and_seeds(tmp_path):
     specs = load_study(study_file(tmp_path), {"epochs": "5", "seeds": ["9"], "device": "cpu"}).specs
     assert {(spec.epochs, spec.seed) for spec in specs} == {(5, 9)}
@@ -118,6 +125,11 @@ def test_overrides_replace_epochs_and_seeds(tmp_path):
 def test_an_empty_override_replaces_nothing(tmp_path, nothing):
     path = study_file(tmp_path)
     assert load_study(path, {"epochs": nothing, "seeds": nothing, "device": "cpu"}) == load_study(path)
+
+
+def test_an_override_fills_a_list_without_entries(tmp_path):
+    study = load_study(study_file(tmp_path, TINY.replace("[1, 2]", "[]")), {"seeds": ["7"]})
+    assert {spec.seed for spec in study.specs} == {7}
 
 
 def test_an_unknown_study_and_a_broken_file(tmp_path):

@@ -136,12 +136,19 @@ def test_a_declaration_goes_through_the_conventions_unchanged():
         {"headline_direction": "sideways"},
         {"headline_digits": "2"},
         {"headline_digits": 40},
+        {"headline_digits": True},
+        {"headline_digits": [2]},
+        {"headline_colour": "red"},
         {"headline_step": -1.0},
         {"headline_step": True},
     ],
 )
 def test_a_malformed_declaration_in_a_received_run_declares_nothing(changed):
     assert declared_headline({**declaration(MISS), **changed}) is None
+
+
+def test_the_name_of_a_recorded_headline_is_the_convention_that_declares_it():
+    assert declared_headline({**declaration(MISS), "headline_name": "accuracy"}) == MISS
 
 
 def test_a_recorded_text_is_one_short_visible_line():
@@ -164,6 +171,7 @@ def test_a_card_takes_the_name_of_its_own_headline():
         {"name": "accuracy"},
         {"name": "Miss"},
         {"name": "miss_L"},
+        {"name": "gamma_miss"},
         {"name": "token_loss"},
         {"name": "pp"},  # its margin would be called margin_pp, as that of the accuracy
         {"direction": ""},

@@ -161,7 +161,7 @@ def test_minus_zero_is_the_same_specification_as_zero():
 
 def test_a_number_too_large_for_a_float_is_one_problem():
     fields = {"method": "dfa", "architecture": "resmlp", "dataset": "digits", "seed": 1, "epochs": 1}
-    with pytest.raises(InvalidFields, match="penalty: expected a number"):
+    with pytest.raises(InvalidFields, match="penalty:"):
         parse_spec(fields | {"penalty": 10**400})
 
 

@@ -11,11 +11,11 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from fa_registry import jsonio
 from fa_registry.errors import InvalidFields, unknown_name_text
-from fa_registry.jsonio import Filled, Positive, Text
+from fa_registry.field_types import Checked, Filled, Limits, Positive, Text
 from fa_registry.records import Margin, Published, PublishedFigure, Reference, ReferenceSetting, Scalar
 
 FILE = "reference.toml"
@@ -101,7 +101,7 @@ def _margin(fields: MarginFields | None, published: Published) -> Margin:
 
 
 @dataclass(frozen=True)
-class MarginFields(jsonio.Checked):
+class MarginFields(Checked):
     """A table `[margin.NAME]`: size of a margin, in one of the fields SIZES, and its reason."""
 
     why: Text
@@ -123,7 +123,9 @@ class MarginFields(jsonio.Checked):
 class FigureFields(Published):
     """Fields of a published value. A `[[table]]` may contain them for all of its values."""
 
-    values: tuple[float, ...] | None = None
+    std: Annotated[float, Limits(ge=0)] | None = None
+    n: Annotated[int, Limits("at least 2 (for the result of one run, use the field `value`)", ge=2)] | None = None
+    values: Annotated[tuple[float, ...], Limits(min_length=2)] | None = None
     never: bool | None = None
     quantity: str = ""
     method: str = ""
@@ -144,7 +146,7 @@ class FigureFields(Published):
 
 
 @dataclass(frozen=True)
-class FigureEntry(FigureFields, jsonio.Checked):
+class FigureEntry(FigureFields, Checked):
     """An entry of `figures`, completed with the fields of its table."""
 
     @property
@@ -185,15 +187,8 @@ class FigureEntry(FigureFields, jsonio.Checked):
             yield "", f"expected the published value in one form ({forms}), found {found}"
         elif self.never is False:
             yield "never", "expected true, found False"
-        elif self.values is not None and len(self.values) < 2:
-            yield "values", f"expected two or more finite numbers, found {list(self.values)}"
         elif self.low is not None and self.low >= self.high:
             yield "low", f"expected less than high = {self.high:g}, found {self.low:g}"
-        elif self.n is not None:
-            if self.std < 0:
-                yield "std", f"expected at least 0, found {self.std:g}"
-            if self.n < 2:
-                yield "n", f"expected at least 2, found {self.n}; for the result of one run, use the field `value`"
 
     def margin_problems(self, margin: MarginFields) -> Problems:
         """Yield the problems that prevent a computation of the margin."""
@@ -218,7 +213,7 @@ class TableFields(FigureFields):
 
 
 @dataclass(frozen=True)
-class ReferenceFile(jsonio.Checked):
+class ReferenceFile(Checked):
     """Content of a reference.toml.
 
     Every wrong field is an error, because an undetected mistake would test the wrong value.

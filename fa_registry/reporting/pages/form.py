@@ -34,7 +34,6 @@ from fa_registry.reporting.pages.form_tables import (
     gamma_table,
     identification,
     scalar_table,
-    sealed_code,
     site_tables,
     sites_of,
 )
@@ -407,7 +406,7 @@ def _packages(record: RunRecord) -> Iterator[str]:
 
     A comment contains the digest of the source code, because another package with the same version number may contain other code.
     """
-    for name, entry in sealed_code(record).items():
+    for name, entry in record.provenance.get("code", {}).items():
         if "digest" in entry:
             member = _comment(f"{name}: source sha256 {entry['digest']}")
             release = " ".join(f"{entry.get('package')}=={entry.get('version')}".split())

@@ -337,17 +337,10 @@ def _commit(record: RunRecord) -> str:
     return f"{commit} ({'tree unknown' if dirty is None else 'tree was DIRTY' if dirty else 'clean tree'})"
 
 
-def sealed_code(record: RunRecord) -> Mapping[str, Mapping[str, Any]]:
-    """Return the recorded facts on the code of each plug-in of a run, such as package, version and digest."""
-    code = record.provenance.get("code")
-    entries = code.items() if isinstance(code, Mapping) else ()
-    return {name: entry for name, entry in entries if isinstance(entry, Mapping)}
-
-
 def _code(record: RunRecord) -> str:
     """Return a text on the code that trained the run, or "" for adopted runs."""
     texts = []
-    for name, entry in sealed_code(record).items() if not record.spec.weights else ():
+    for name, entry in record.provenance.get("code", {}).items() if not record.spec.weights else ():
         plugin, text = name.partition("/")[2], f"version {entry.get('version')}"
         if "digest" in entry:
             release = " ".join(f"{entry.get('package')} {entry.get('version')}".split())
