@@ -13,13 +13,13 @@ from fa_registry.protocol.rules import load_edition
 from fa_registry.records import (
     CHANCE,
     CLASSES,
-    Answers,
     Check,
     Integrity,
     Measurements,
     Reading,
     RunRecord,
     RunSpec,
+    SampleScores,
     Series,
 )
 from fa_registry.tracking import schema
@@ -113,6 +113,6 @@ def over_seeds(accuracies: Mapping[int, float | None], controls: Mapping[int, fl
 def answered(run: RunRecord, samples: int | None = None) -> RunRecord:
     """The run with the answers of its accuracy: the first test samples are right, for every run the same ones."""
     count, accuracy = samples or TEST_SET["test_samples"], run.measurements.scalars["accuracy"].value
-    answers = None if accuracy is None else Answers.of("right", np.arange(count) < round(accuracy * count))
+    answers = None if accuracy is None else SampleScores.of("right", np.arange(count) < round(accuracy * count))
     conventions = {**run.measurements.conventions, "test_samples": count}
     return replace(run, measurements=replace(run.measurements, answers=answers, conventions=conventions))

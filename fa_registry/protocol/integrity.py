@@ -186,7 +186,10 @@ def pairs(logged: Measurements, recomputed: Measurements) -> Iterator[tuple[str,
 
 
 def _answers(logged: Measurements, recomputed: Measurements) -> Iterator[tuple[str, None, Reading, Reading]]:
-    """Yield the share of test samples whose recomputed score is the logged one, as `pairs` does. Logged, this share is 1."""
+    """Yield the share of test samples with equal scores, as `pairs` does.
+
+    The logged share is 1 by definition.
+    """
     if recomputed.answers is None or logged.answers == recomputed.answers:
         return
     share = 0.0 if logged.answers is None else logged.answers.agreement(recomputed.answers)

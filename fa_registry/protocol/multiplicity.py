@@ -28,13 +28,19 @@ class Family:
     _adjusted: dict[tuple[str, float], dict[int, float]] = field(default_factory=dict)
 
     def members(self, headline: str) -> list[SeedGroup]:
-        """Return the groups whose margin of this main metric has an interval over proven controls."""
+        """Return the groups that are compared by this main metric.
+
+        Their margin has an interval, and their controls are proven.
+        """
         if headline not in self._members:
             self._members[headline] = [group for group in self.groups if _is_compared(group.margins, headline)]
         return self._members[headline]
 
     def decides(self, group: SeedGroup, threshold: float) -> bool:
-        """Return whether Holm's procedure decides a group's margin against a limit. A group alone is always decided."""
+        """Return whether Holm's procedure decides a group's margin against a limit.
+
+        A group without other groups is always decided.
+        """
         name = group.margins.headline.name
         if not _is_compared(group.margins, name) or len(self.members(name)) < 2:
             return True

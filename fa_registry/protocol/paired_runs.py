@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from statistics import mean
 
 from fa_registry.metrics import DEFAULT, Headline, headline_of
 from fa_registry.protocol import last_block
@@ -17,7 +18,7 @@ from fa_registry.protocol.evidence_rules import control_doubt, not_counted
 from fa_registry.protocol.grouping import is_repetition, one_a_seed
 from fa_registry.protocol.multiplicity import Family
 from fa_registry.protocol.verdict import is_intact
-from fa_registry.records import Answers, Reading, RunRecord
+from fa_registry.records import Reading, RunRecord, SampleScores
 from fa_registry.records.configurations import differing_settings
 from fa_registry.statistics import (
     CONFIDENCE,
@@ -59,7 +60,7 @@ class ControlReference:
     text: str = "of the frozen control"
     doubt: str = ""
     """why the control's value is not proven; empty if it is proven"""
-    answers: Answers | None = None
+    answers: SampleScores | None = None
     """scores of the control; None if they are not recorded"""
 
     @property
@@ -360,7 +361,7 @@ def _stated(headline: Headline, references: Mapping[int, ControlReference]) -> I
 def _estimated(
     headline: Headline,
     observed: Mapping[int, float],
-    answers: Mapping[int, Answers | None],
+    answers: Mapping[int, SampleScores | None],
     references: Mapping[int, ControlReference],
     samples: int,
     confidence: float,
@@ -381,16 +382,15 @@ def _estimated(
         crossed = crossed_scores(
             [answers[seed] for seed in seeds], [references[seed].answers for seed in seeds], confidence
         )
-    interval, remark, test = difference.interval, difference.remark, difference.test if stated else PAIRED
+    name = difference.test if stated else PAIRED
     if crossed:
         half_width = headline.scale * (crossed.interval.high - crossed.interval.low) / 2
         interval = Interval(difference.mean - half_width, difference.mean + half_width, confidence, "crossed")
-        remark, test = crossed.remark, CROSSED
-    elif interval and headline.is_share and samples:
-        shares = [
-            math.fsum(side) / len(seeds) / headline.scale for side in (method_values.values(), control_values.values())
-        ]
-        interval, test = with_proportions(interval, shares, samples, headline.scale), f"{test} and Wilson intervals"
+        name = CROSSED
+    else:
+        sides = (method_values.values(), control_values.values())
+        interval, name = _with_test_set(difference.interval, name, headline, sides, samples)
+    remark = crossed.remark if crossed else difference.remark
     ends = _ends(interval, headline.half_sample(samples))
     return Margins(
         mean=round(difference.mean, 9),
@@ -402,19 +402,34 @@ def _estimated(
         stated=stated,
         confidence=confidence,
         by_seed={seed: headline.difference(observed[seed], references[seed].reading.value) for seed in seeds},
-        test=test if ends else "",
+        test=name if ends else "",
         samples=samples,
         headline=headline,
     )
 
 
-def crossed_scores(
-    answers: Sequence[Answers | None], references: Sequence[Answers | None] = (), confidence: float = CONFIDENCE
-) -> CrossedMean | None:
-    """Return the mean score over seeds and test samples, or the mean difference from the scores of `references`.
+def _with_test_set(
+    interval: Interval | None, name: str, headline: Headline, sides: Iterable[Iterable[float]], samples: int
+) -> tuple[Interval | None, str]:
+    """Return the interval of a test with the error of the test set, and the name of the test.
 
-    Return None if the scores of a seed are not recorded or not finite, if the test sets differ in their size, or if there are
-    fewer than two seeds.
+    Only the error of a share is known without the scores of the samples.
+    """
+    if interval is None or not headline.is_share or not samples:
+        return interval, name
+    shares = [min(1.0, max(0.0, mean(side) / headline.scale)) for side in sides]
+    return with_proportions(interval, shares, samples, headline.scale), f"{name} and Wilson intervals"
+
+
+def crossed_scores(
+    answers: Sequence[SampleScores | None],
+    references: Sequence[SampleScores | None] = (),
+    confidence: float = CONFIDENCE,
+) -> CrossedMean | None:
+    """Return the mean score over seeds and test samples.
+
+    With `references`, this is the mean difference from their scores. Return None if the scores of a seed are not recorded or not
+    finite, if the test sets differ in their size, or if there are fewer than two seeds.
     """
     sides = (*answers, *references)
     sizes = {(one.kind, one.samples) for one in sides if one}
@@ -428,7 +443,7 @@ def crossed_scores(
 def _mean_interval(
     headline: Headline,
     values: Mapping[int, float],
-    answers: Iterable[Answers | None],
+    answers: Iterable[SampleScores | None],
     samples: int,
     confidence: float,
 ) -> tuple[float, float] | None:
@@ -439,7 +454,7 @@ def _mean_interval(
         interval = crossed.interval
     else:
         interval = t_interval(values.values(), confidence)
-        share = math.fsum(values.values()) / len(values)
+        share = min(1.0, max(0.0, mean(values.values())))
         interval = with_proportions(interval, [share], samples) if headline.is_share and samples else interval
     return _ends(interval, headline.half_sample(samples) / headline.scale)
 

@@ -6,7 +6,6 @@ them. Records contain no NaN: a missing number is a Reading with a reason.
 """
 # ruff: noqa: F401 - the imported names are the names of this package
 
-from fa_registry.records.answers import Answers
 from fa_registry.records.audits import (
     EXCLUSION_KINDS,
     OUTCOMES,
@@ -78,3 +77,4 @@ from fa_registry.records.runs import (
     SiteSeries,
     objection_in,
 )
+from fa_registry.records.sample_scores import SampleScores

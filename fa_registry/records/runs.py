@@ -12,10 +12,10 @@ from typing import Annotated, Any, Literal, get_args
 
 from fa_registry import jsonio
 from fa_registry.field_types import Converted, Fields, Limits, Many
-from fa_registry.records.answers import Answers
 from fa_registry.records.manifest_checks import CONVENTIONS, BatchSize, Epochs, Feedback, Provenance, Whole
 from fa_registry.records.notebook_repr import NotebookRepr
 from fa_registry.records.readings import UNCHECKED_GRADIENT, WRONG_GRADIENT, Reading, Reason, Series
+from fa_registry.records.sample_scores import SampleScores
 
 Scalar = str | int | float | bool
 MOST = {
@@ -174,7 +174,7 @@ class Measurements(NotebookRepr):
     """how the metrics were measured (eval batch size and digest, vector convention, threads)"""
     failures: Mapping[str, str] = field(default_factory=dict)
     """name of a diagnostic that crashed → its traceback; its metrics are missing"""
-    answers: Answers | None = None
+    answers: SampleScores | None = None
     """score of every test sample after the last epoch; null for a task without scores, and where nothing was evaluated here"""
 
     def __repr__(self) -> str:

@@ -98,7 +98,9 @@ def is_above_frozen(run: RunAudit) -> bool:
 
 
 def seeds_needed(finding: Finding) -> tuple[int | None, int | None]:
-    """Return how many new seeds would decide the comparison with power POWER: the smallest and the largest number.
+    """Return the smallest and the largest number of new seeds that decide.
+
+    A study of so many seeds decides the comparison with power POWER.
 
     The calculation assumes the mean of this finding, the error of its test set, and the 80 % interval of its spread over seeds. A
     number is None if more than MOST_SEEDS seeds are needed, or if the finding has no interval.

@@ -362,5 +362,6 @@ def _statement(same: Sequence[tuple[int, Finding]], card_metrics: Known, fired: 
         detail=first.detail,
         level=level_text(first.confidence or CONFIDENCE),
         test=first.test,
+        error_shares=first.error_shares,
         basis=first.basis,
     )

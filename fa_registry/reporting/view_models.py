@@ -268,6 +268,7 @@ class SeedStatement:
     detail: str
     level: str = "95 %"
     test: str = ""
+    error_shares: tuple[float, float] | None = None
     basis: str = ""
 
 

@@ -5,7 +5,7 @@ that states what was expected, what was found and what to do. If a result is def
 contains a remark. Values that would be guesses are None. Tests in tests/statistics simulate the coverage of every interval.
 """
 
-from fa_registry.statistics.crossed import CROSSED, CrossedMean, crossed_mean, with_proportions
+from fa_registry.statistics.crossed_effects import CROSSED, CrossedMean, crossed_mean, with_proportions
 from fa_registry.statistics.differences import (
     PAIRED,
     Comparison,

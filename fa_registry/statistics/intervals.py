@@ -140,7 +140,9 @@ def seeds_to_plan(distance: float, std: float, floor: float = 0.0, power: float 
 
 
 def std_factors(n: int, confidence: float = 0.8) -> tuple[float, float]:
-    """Return the ends of the interval of a standard deviation, divided by the one that n normal values show.
+    """Return the interval of a standard deviation, as factors.
+
+    The factors multiply the standard deviation of n normal values.
 
     Source: the χ² distribution of the variance, as in Hahn and Meeker 1991, Statistical Intervals. Three values show a standard
     deviation only to the factors 0.66 and 3.08.

@@ -15,7 +15,9 @@ TESTED = 8  # Shapiro and Wilk's test rejects log-normal scatter in 48 % of samp
 
 
 def far_values(values: Sequence[float], level: float, gap: float) -> tuple[int, ...]:
-    """Return the indices of outliers: values far from the median, measured by the median absolute deviation.
+    """Return the indices of values that are far from the median.
+
+    The distance is measured in median absolute deviations.
 
     The median sees several outliers, as long as they are fewer than half of the values. Mean and standard deviation do not: two
     collapsed seeds of five raise the standard deviation so much that neither is far. Source: Hampel 1974, JASA 69, 383–393.
@@ -40,7 +42,9 @@ def far_values(values: Sequence[float], level: float, gap: float) -> tuple[int, 
 
 @lru_cache(maxsize=64)
 def _critical(n: int, level: float) -> float:
-    """Return the quantile of the largest distance from the median of n normal values, in median absolute deviations.
+    """Return a quantile of the largest distance from the median.
+
+    The distance is that of n normal values, in median absolute deviations.
 
     Simulated with a fixed seed, because no table contains every n and level.
     """

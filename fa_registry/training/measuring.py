@@ -25,10 +25,10 @@ from fa_registry.records import (
     CHANCE,
     SHARED_SAMPLES,
     STREAM,
-    Answers,
     Measurements,
     Reading,
     RunSpec,
+    SampleScores,
     Scalar,
 )
 from fa_registry.tasks import reported_metrics
@@ -205,7 +205,7 @@ def with_conventions(
     return dataclasses.replace(measurements, conventions=conventions, answers=_answers(setup))
 
 
-def _answers(setup: RunSetup) -> Answers | None:
+def _answers(setup: RunSetup) -> SampleScores | None:
     """Return the score of each test sample, or None if the task has no scores.
 
     Raises:
@@ -220,7 +220,7 @@ def _answers(setup: RunSetup) -> Answers | None:
             f"task {task.card.name!r}: scores: expected one score per test sample ({len(splits.test_labels)},), "
             f"found the shape {tuple(scores.shape)}"
         )
-    return Answers.of("right" if task.headline.is_share else "loss", scores.cpu().numpy())
+    return SampleScores.of("right" if task.headline.is_share else "loss", scores.cpu().numpy())
 
 
 def _chance(setup: RunSetup) -> dict[str, Scalar]:

@@ -17,7 +17,7 @@ from fa_registry.protocol.engine import judge_all
 from fa_registry.protocol.last_block import last_block_controls
 from fa_registry.protocol.operators import OPERATORS
 from fa_registry.protocol.rules import load_edition, shipped, shipped_editions
-from fa_registry.records import CHANCE, Answers, Reading
+from fa_registry.records import CHANCE, Reading, SampleScores
 from fa_registry.studies import editions
 from fa_registry.studies.editions import check_headlines, headline_of_edition, headline_problem
 from tests.builders import measurements, reading, record
@@ -37,7 +37,7 @@ def token_run(run_id, loss, chance=GUESS, cosines=None, **changes):
     sites = found.sites | ({"gamma_batch": tuple(map(reading, cosines))} if cosines else {})
     conventions = {"test_samples": 512} | ({CHANCE: chance} if chance else {})
     # every sequence has the loss: the test set has no error
-    answers = None if loss is None else Answers.of("loss", np.full(512, loss))
+    answers = None if loss is None else SampleScores.of("loss", np.full(512, loss))
     found = dataclasses.replace(found, sites=sites, scalars=scalars, conventions=conventions, answers=answers)
     return record(run_id, found, **changes)
 

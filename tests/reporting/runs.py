@@ -11,12 +11,12 @@ from fa_registry.records import (
     CHANCE,
     RESIDUAL,
     STREAM,
-    Answers,
     Integrity,
     Measurements,
     Reading,
     RunRecord,
     RunSpec,
+    SampleScores,
     Series,
 )
 from tests.builders import PROVEN
@@ -125,7 +125,7 @@ def _measurements(seed: int, accuracy: float, scale: float, gradient: float, gam
     largest = Reading(growth ** (SITES - 1))
     scalars = {**headline, **aggregates, "fidelity_min": Reading(0.9999996), "growth_init_max": largest}
     right = np.random.default_rng(1).permutation(1000) < round(1000 * accuracy)  # in one order for every run: nested
-    return Measurements(sites, scalars, {"eval_samples": 128, "threads": 1}, answers=Answers.of("right", right))
+    return Measurements(sites, scalars, {"eval_samples": 128, "threads": 1}, answers=SampleScores.of("right", right))
 
 
 def _trajectory(measurements: Measurements) -> dict[str, Series]:

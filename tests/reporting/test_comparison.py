@@ -26,7 +26,7 @@ from fa_registry.reporting.pages.index import setting_tables
 from fa_registry.reporting.render import render_comparison
 from fa_registry.reporting.report_index import Sources
 from fa_registry.reporting.report_values import Values
-from fa_registry.statistics import paired_difference
+from fa_registry.statistics import crossed_mean, paired_difference
 from tests.reporting.page import Page
 from tests.reporting.report_changes import changed
 
@@ -189,6 +189,11 @@ def test_runs_that_measured_no_site_have_no_figure(report, judged):
     assert part.sites == () and layer_figure(part) is None
 
 
+def without_answers(run):
+    measured = dataclasses.replace(run.record.measurements, answers=None)
+    return dataclasses.replace(run, record=dataclasses.replace(run.record, measurements=measured))
+
+
 def rows_of(report, first, second):
     by_method = {group.method: group for group in groups(report)}
     return {row.words: row for row in paired_rows(by_method[first], by_method[second], Values.of(report))}
@@ -205,9 +210,23 @@ def two(judged, record):
     return make
 
 
-def test_it_is_the_paired_t_interval_over_shared_seeds(two):
+def test_the_difference_of_a_main_metric_has_the_error_of_the_test_set(two):
     dfa, bp = {1: 0.5, 2: 0.61, 3: 0.7, 9: 0.1}, {1: 0.9, 2: 0.93, 3: 0.99}
-    row = rows_of(two(dfa, bp), "dfa", "bp")[label_of("accuracy")]
+    report = two(dfa, bp)
+    row = rows_of(report, "dfa", "bp")[label_of("accuracy")]
+    scores = {
+        (run.record.spec.method, run.record.spec.seed): run.record.measurements.answers.scores() for run in report.runs
+    }
+    expected = crossed_mean([100 * (scores["dfa", seed] - scores["bp", seed]) for seed in bp]).interval
+    assert (row.low.value, row.high.value) == pytest.approx((expected.low, expected.high))
+    assert (row.seeds, row.answer) == ((1, 2, 3), "lower")
+
+
+def test_without_scores_it_is_the_paired_t_interval_over_shared_seeds(two):
+    dfa, bp = {1: 0.5, 2: 0.61, 3: 0.7, 9: 0.1}, {1: 0.9, 2: 0.93, 3: 0.99}
+    report = two(dfa, bp)
+    report = dataclasses.replace(report, runs=tuple(map(without_answers, report.runs)))
+    row = rows_of(report, "dfa", "bp")[label_of("accuracy")]
     expected = paired_difference({seed: 100 * dfa[seed] for seed in bp}, {seed: 100 * bp[seed] for seed in bp})
     assert row.difference.reading.value == expected.mean
     assert (row.low.value, row.high.value) == (expected.interval.low, expected.interval.high)
@@ -241,7 +260,7 @@ def test_of_a_seed_that_occurs_twice_the_newest_run_is_paired(two):
     again = changed(
         first, run_id="d" * 32, scalars={"accuracy": first.record.measurements.scalars["accuracy"].value + 0.2}
     )
-    report = dataclasses.replace(report, runs=(*report.runs, again))
+    report = dataclasses.replace(report, runs=tuple(map(without_answers, (*report.runs, again))))
     row = rows_of(report, "dfa", "bp")[label_of("accuracy")]
     assert row.answer == "undecided" and abs(row.difference.reading.value) == pytest.approx(10.0)
     assert "d" * 32 in row.difference.run_ids and first.record.run_id not in row.difference.run_ids

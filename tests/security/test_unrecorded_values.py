@@ -14,7 +14,7 @@ from fa_registry.evidence.remeasure import RemeasureOptions, remeasure_one
 from fa_registry.evidence.repetitions import must_repeat_bits
 from fa_registry.metrics import declaration, own_headline
 from fa_registry.protocol.integrity import compare
-from fa_registry.records import Answers, Measurements, Reading
+from fa_registry.records import Measurements, Reading, SampleScores
 from fa_registry.records.readings import NOT_FINITE
 from fa_registry.tracking import schema
 from fa_registry.tracking.integrity_checks import FILES, TABLES
@@ -66,7 +66,7 @@ def test_another_ending_than_that_of_the_series_differs(forged, change):
 def rescored(held, share):
     """The answers with the first `share` of the samples right."""
     samples = held["answers"]["samples"]
-    held["answers"] = jsonio.encode(Answers.of("right", np.arange(samples) < share * samples))
+    held["answers"] = jsonio.encode(SampleScores.of("right", np.arange(samples) < share * samples))
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def rescored(held, share):
         lambda held: held.update(answers=None),
         lambda held: rescored(held, 1.0),
         lambda held: rescored(held, held["scalars"]["accuracy"]),  # the accuracy stays, the answers do not
-        lambda held: held.update(answers=jsonio.encode(Answers.of("right", [1, 0]))),
+        lambda held: held.update(answers=jsonio.encode(SampleScores.of("right", [1, 0]))),
     ],
     ids=["removed", "others", "of the same mean", "of another test set"],
 )

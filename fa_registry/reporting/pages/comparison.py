@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from fa_registry.metrics import (
     TABLES,
     Known,
     Metric,
+    headline_of,
     headlines_of,
     metric_named,
     other_metrics,
@@ -25,6 +27,7 @@ from fa_registry.metrics import (
 )
 from fa_registry.protocol.credit import exact_sites
 from fa_registry.protocol.grouping import Group
+from fa_registry.protocol.paired_runs import crossed_scores
 from fa_registry.protocol.replay_summary import series_label
 from fa_registry.records import AuditReport, EditionReference, Exclusion, Reading, RunAudit, RunSpec
 from fa_registry.reporting.audit_rows import audit_row
@@ -47,7 +50,7 @@ from fa_registry.reporting.view_models import (
     Row,
     Truncated,
 )
-from fa_registry.statistics import PairedDifference, excludes, paired_difference
+from fa_registry.statistics import CONFIDENCE, CROSSED, Interval, PairedDifference, excludes, paired_difference
 
 MOST = 200
 NOT_COMPARABLE = "These settings are not comparable, so there is no paired difference. The settings differ in {fields}."
@@ -445,6 +448,7 @@ def _paired_row(
         none = Reading(None, "no seed has a value in both columns")
         return PairedRow(*subject, Number(none, kind, ()), none, none, (), "none", none.reason)
     difference = paired_difference(*({seed: terms[seed] for seed in shared} for terms in (terms_a, terms_b)))
+    difference = _with_test_set(difference, metric, first, second)
     remarks = [difference.remark] if difference.remark else []
     if missing := sorted((seeds_of(first) | seeds_of(second)) - shared):
         remarks.append(f"without seed {', '.join(map(str, missing))}, for which one of the columns has no value")
@@ -461,6 +465,22 @@ def _paired_row(
         answer=_answer(difference),
         remark="; ".join(remarks),
     )
+
+
+def _with_test_set(difference: PairedDifference, metric: Metric, first: Group, second: Group) -> PairedDifference:
+    """Return the difference of a main metric with the error of the test set.
+
+    Both columns answer the same test samples. Another metric, and runs without recorded scores, keep the interval over seeds.
+    """
+    sides = [{run.record.spec.seed: run.record.measurements for run in group.runs} for group in (first, second)]
+    if any(headline_of(measurements).name != metric.name for side in sides for measurements in side.values()):
+        return difference
+    crossed = crossed_scores(*([side[seed].answers for seed in difference.seeds] for side in sides))
+    if crossed is None:
+        return difference
+    half_width = (100.0 if metric.kind == "pct" else 1.0) * (crossed.interval.high - crossed.interval.low) / 2
+    interval = Interval(difference.mean - half_width, difference.mean + half_width, CONFIDENCE, CROSSED)
+    return dataclasses.replace(difference, interval=interval, remark=crossed.remark)
 
 
 def _answer(difference: PairedDifference) -> str:

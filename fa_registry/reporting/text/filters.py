@@ -123,6 +123,20 @@ def ci(interval: tuple[float, float], digits: int = 1) -> str:
     return _spanned(pct(low, digits), pct(high, digits))
 
 
+HALF = 0.5
+
+
+def error_parts(shares: tuple[float, float]) -> str:
+    """Return which part of the error of a margin more seeds, and which part more test samples would reduce.
+
+    Args:
+        shares: share of the variance of the seeds, and of the test samples, as in `Finding.error_shares`.
+    """
+    seeds, samples = shares
+    advice = "more seeds would hardly narrow the interval" if samples > HALF else "more seeds would narrow the interval"
+    return f"{100 * samples:.0f} % of its variance is from the test set and {100 * seeds:.0f} % from the seeds: {advice}"
+
+
 def between(interval: tuple[float, float], kind: str) -> str:
     """Return an interval in the format of its metric: +9.1 pp to +14.0 pp.
 

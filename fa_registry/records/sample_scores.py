@@ -1,4 +1,4 @@
-"""Answers of a network: the score of every test sample, from which the error of the test set follows."""
+"""Score of every test sample, from which the error of the test set follows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BITS = {"right": 1, "loss": 32}  # bits of a score, by kind
 
 
 @dataclass(frozen=True)
-class Answers(Checked):
+class SampleScores(Checked):
     """Score of every test sample, in the order of the test set. The mean of the scores is the main metric."""
 
     kind: Literal["right", "loss"]
@@ -29,7 +29,7 @@ class Answers(Checked):
     """the scores in base64; bits are packed with the first sample in the highest bit of the first byte"""
 
     @classmethod
-    def of(cls, kind: Literal["right", "loss"], scores: Sequence[float] | np.ndarray) -> Answers:
+    def of(cls, kind: Literal["right", "loss"], scores: Sequence[float] | np.ndarray) -> SampleScores:
         """Pack the scores (N,) of all test samples."""
         import numpy as np
 
@@ -47,8 +47,11 @@ class Answers(Checked):
         if found != expected:
             yield "data", f"expected {expected} bytes for {self.samples} samples, found {found}"
 
-    def agreement(self, other: Answers) -> float:
-        """Return the share of samples whose scores agree, to 1e-3 for a loss. The share is 0 if the kinds or samples differ."""
+    def agreement(self, other: SampleScores) -> float:
+        """Return the share of samples whose scores agree.
+
+        Losses agree to 1e-3. The share is 0 if the kinds or the numbers of samples differ.
+        """
         import numpy as np
 
         if (self.kind, self.samples) != (other.kind, other.samples):

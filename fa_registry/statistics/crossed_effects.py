@@ -74,7 +74,7 @@ def crossed_mean(values: Sequence[Sequence[float]] | np.ndarray, confidence: flo
         df = (MS_seed + MS_sample − MS_inter)² / (MS_seed²/(n−1) + MS_sample²/(T−1) + MS_inter²/((n−1)(T−1))).
 
     The variance is at least MS_inter/(nT), because an estimated variance component may be negative.
-    tests/statistics/test_crossed.py simulates the coverage.
+    tests/statistics/test_crossed_effects.py simulates the coverage.
 
     Args:
         values: (n, T) with n ≥ 2 seeds and T ≥ 2 samples, for example the answer of a run minus the answer of its control.
