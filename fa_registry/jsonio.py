@@ -38,6 +38,7 @@ TOO_DEEP = f"expected at most {DEEPEST} nested tables and lists, found more"
 DIGEST_LENGTH = 64  # characters of a SHA-256
 LONGEST_WHOLE = 20  # characters of a 64-bit integer
 HALF = re.compile(r"\\u[dD][89a-fA-F]")  # half of a surrogate pair; the other half may be missing
+DECIMAL = re.compile(r"\s*[+-]?\d*\.\d*\s*")  # 4.0, which pydantic takes for a whole number
 DATE = "a date such as 2026-11-30"
 EXPECTED = {  # pydantic's error type → what was expected
     "string": "text",
@@ -171,7 +172,9 @@ def parse_fields(
         typed = str(value) if isinstance(value, Integral) and type(value) is not int else value
         try:
             valid = adapter(types[name], coerce_numbers_to_str=True).validate_python(typed)
-            if type(valid) is int and isinstance(value, str) and "." in value:  # a command may convert the text itself
+            if (
+                type(valid) is int and isinstance(value, str) and DECIMAL.fullmatch(value)
+            ):  # a command may convert it itself
                 problems.append(f"{name}: expected a whole number, found {describe_value(value)}")
             else:
                 values[name] = valid + 0.0 if isinstance(valid, float) else valid  # -0.0 has another digest than 0.0
