@@ -138,7 +138,7 @@ def test_every_field_with_text_is_prose_or_an_identifier():
     """An identifier that no record has any more would permit reading a later field with this name."""
     assert {"reason", "sentence", "detail", "details", "remark", "remarks", "notes", "label", "base", "text"} <= PROSE
     assert text_fields().keys() >= IDENTIFIERS - {"help", "site"}
-    assert {"remarks", "details", "notes", "compared"} <= LISTS and "reason" not in LISTS
+    assert {"remarks", "details", "notes"} <= LISTS and "reason" not in LISTS
 
 
 @pytest.mark.long
@@ -191,7 +191,6 @@ def test_what_reads_text_is_found(source):
         "missing = reading.reason or 'not measured'",
         "alike = (one.sentence, one.observed) == (other.sentence, other.observed)",
         "never = one.never and 'growth' in finding.quantities",
-        "def f(report):\n    return [remark for remark in report.remarks if remark not in report.compared]",
         "failed = finding.outcome == 'fail' and run_id.startswith(waiver.run)",
         "def f(one):\n    words = one.name\n    return words.split()\ndef g(one):\n    words = one.reason\n    return words",
     ],

@@ -25,7 +25,7 @@ from fa_registry.evidence.remeasure import checked_measuring, remeasure_all
 from fa_registry.evidence.replay_choice import replay_remark, report_replay, with_chosen
 from fa_registry.evidence.third_party import cards, packages_remark
 from fa_registry.protocol.engine import judge_all, second_opinions
-from fa_registry.protocol.grouping import compared_methods, duplicate_remarks, groups
+from fa_registry.protocol.grouping import duplicate_remarks, groups
 from fa_registry.protocol.reproduction import FILE, load_reference, reproduction
 from fa_registry.protocol.rules import Edition
 from fa_registry.protocol.verdict import exit_code
@@ -242,7 +242,6 @@ def make_report(
     interim_analyses, _ = previous_seed_sets(records, selection.runs)
     judged = judge_all(records, leading, waivers, interim_analyses)
     without_effect = [*_expired(waivers), *unknown_rules(waivers, editions), *without_runs(waivers, records)]
-    compared = tuple(compared_methods(judged))
     return AuditReport(
         title=f"Audit of study {selection.study}" if selection.study else f"Audit of {selection.text}",
         selection=selection.text,
@@ -254,10 +253,8 @@ def make_report(
             *selection.remarks,
             *duplicate_remarks(records),
             *replay_remark(remeasured),
-            *compared,
             *without_effect,
         ),
-        compared=compared,
         cards=cards(records),
         opinions=second_opinions(records, other_editions, waivers, interim_analyses),
         waivers=waivers,

@@ -147,8 +147,7 @@ def audited(result: AuditResult, as_json: bool) -> None:
     for run in report.choice.beside if report.choice else ():
         print_out(f"similar setting (numbers within 1 %): {_seed_text(run)}")
     for remark in report.remarks:
-        if remark not in report.compared:  # statistics over all methods, which the report explains
-            print_out(f"note: {remark}")
+        print_out(f"note: {remark}")
     print_page(result.page, result.store)
     print_out(*depth_summary(report), *filter(None, [gamma_summary(report)]))
     print_out(f"report: {Path(result.pages[0]).absolute().as_uri()}")

@@ -6,11 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from fa_registry.metrics import MARGINS, headline_of
+from fa_registry.metrics import headline_of
 from fa_registry.protocol.verdict import combine_verdicts, is_intact
-from fa_registry.records import AuditReport, Finding, OtherRun, RunAudit, RunRecord, RunSpec, Verdict
-from fa_registry.statistics import CONFIDENCE, holm
-from fa_registry.statistics.samples import quantile, upper_tail
+from fa_registry.records import AuditReport, OtherRun, RunAudit, RunRecord, RunSpec, Verdict
 
 Item = TypeVar("Item")
 ENDED = ("diverged", "complete")  # statuses of runs whose training ended; the later entry has precedence
@@ -158,62 +156,3 @@ def duplicate_remarks(records: Iterable[RunRecord]) -> Iterator[str]:
                     f"{newest.run_id} counts, because it is the newest {newest.status} run of this seed; not counted: "
                     f"{duplicates_text}."
                 )
-
-
-ONE_SIDE = (1 - CONFIDENCE) / 2
-SHOWN = 20
-
-
-def compared_methods(runs: Sequence[RunAudit]) -> Iterator[str]:
-    """Yield a remark on the number of methods that an audit by one edition compares.
-
-    The remark also lists the methods that pass the rule on the margin by Holm's procedure. There is no remark if fewer than two
-    margins have an interval. With every comparison, it becomes more likely that some method passes by chance: with 18 methods
-    exactly at the limit, at least one passes in 37 % of audits. Verdicts are not corrected, because a correction would make the
-    verdict of a method depend on the other methods in the audit.
-    """
-    findings: dict[str, tuple[RunAudit, Finding]] = {}
-    for run in runs:
-        for finding in run.findings:
-            if finding.quantity in MARGINS and finding.interval and not finding.stated:
-                findings.setdefault(seeds_key(run.record.spec), (run, finding))
-    if len(findings) < 2:
-        return
-    count = len(findings)
-    chance = 1 - (1 - ONE_SIDE) ** count
-    text = (
-        f"{count} methods are compared with their frozen controls, each with a separate interval. If all methods were exactly at "
-        f"the limit, at least one of them would clear the limit in about {chance:.0%} of such audits"
-    )
-    cleared = [run for run, finding in findings.values() if finding.outcome == "pass"]
-    adjusted = holm(_p_value(finding) for _, finding in findings.values())
-    clear_by_holm = [
-        run for (run, _), p in zip(findings.values(), adjusted, strict=True) if p <= ONE_SIDE and run in cleared
-    ]
-    if cleared:
-        description = _named(clear_by_holm) if clear_by_holm else "none"
-        text += (
-            f". Number of methods that clear the limit: {len(cleared)}. Methods that also clear the limit by Holm's procedure "
-            f"over all {count} methods: {description}"
-        )
-    yield f"{text}."
-
-
-def _p_value(finding: Finding) -> float:
-    """Compute the one-sided p-value of the margin against the limit."""
-    df = finding.df or finding.seeds - 1
-    half_width = (finding.interval[1] - finding.interval[0]) / 2
-    distance = finding.observed.value - finding.threshold
-    if not half_width:
-        return 0.0 if distance >= 0 else 1.0
-    return min(1.0, upper_tail(distance * quantile(df, finding.confidence or CONFIDENCE) / half_width, df))
-
-
-def _named(runs: Sequence[RunAudit]) -> str:
-    has_several_settings = len({run.record.setting for run in runs}) > 1
-    names = [
-        f"{run.record.spec.label}, {run.record.setting}" if has_several_settings else run.record.spec.label
-        for run in runs
-    ]
-    suffix = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ("; " if has_several_settings else ", ").join(names[:SHOWN]) + suffix

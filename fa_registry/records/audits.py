@@ -388,8 +388,6 @@ class AuditReport(NotebookRepr):
     """how the runs were chosen; null if the judged runs do not come from a store"""
     replay: Replay | None = None
     """the runs that were replayed completely; null if logged values were trusted"""
-    compared: Many[str] = ()
-    """those of the remarks that count the methods compared with their frozen controls"""
     schema: Literal[SCHEMA] = SCHEMA
     """number of the schema"""
 

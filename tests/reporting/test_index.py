@@ -8,7 +8,7 @@ import pytest
 
 from fa_registry.metrics import metric_named
 from fa_registry.metrics import table as metric_table
-from fa_registry.protocol.grouping import compared_methods, groups
+from fa_registry.protocol.grouping import groups
 from fa_registry.records import FurtherLimit, Reading, Verdict, Waiver
 from fa_registry.reporting.audit_rows import judged_columns
 from fa_registry.reporting.pages import index as build_index
@@ -56,15 +56,6 @@ def test_an_overridden_threshold_is_named_under_its_edition(rich):
         ("D1.threshold", "40.0"),
         ("2026-05 D2.threshold", "1e-06"),
     ]
-
-
-def test_the_recorded_remark_on_several_methods_is_shown_once(rich):
-    (computed,) = compared_methods(rich.runs)
-    recorded = "as another release writes it"
-    context = index(dataclasses.replace(rich, remarks=("another", recorded), compared=(recorded,)))
-    assert (context.compared, context.remarks) == ((recorded,), ("another",))
-    context = index(dataclasses.replace(rich, remarks=("another",)))
-    assert (context.compared, context.remarks) == ((computed,), ("another",))
 
 
 def test_a_large_registry_is_cut_and_counted(report, monkeypatch):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from fa_registry.metrics import Metric
-from fa_registry.protocol.grouping import Group, compared_methods
+from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.near_settings import describe_difference
 from fa_registry.records import AuditReport, EditionReference, Exclusion, OtherRun, Waiver
 from fa_registry.reporting.audit_rows import audit_row
@@ -94,8 +94,7 @@ def index_context(
         evidence=evidence(report.runs, report.excluded),
         not_intact=Truncated.first(MOST_NAMES, not_intact(report.excluded)),
         integrity_counts=tuple(Count(state, states.count(state)) for state in INTEGRITY_ORDER if state in states),
-        compared=report.compared or tuple(compared_methods(report.runs)),
-        remarks=tuple(remark for remark in report.remarks if remark not in report.compared),
+        remarks=report.remarks,
         completing=completion_commands(
             [run for run in report.runs if run.record.spec.control == "none"], report.excluded, report
         ),
@@ -338,10 +337,8 @@ class IndexContext:
     """selected runs that are not judged because they differ from their recorded digests"""
     integrity_counts: tuple[Count, ...]
     """number of runs in each integrity state"""
-    compared: tuple[str, ...]
-    """how many methods are compared with frozen controls, and which of these methods still pass with Holm's procedure"""
     remarks: tuple[str, ...]
-    """the remarks of the audit that no other field contains"""
+    """the remarks of the audit"""
     completing: tuple[str, ...]
     """the command lines that train the missing runs and repeat the audit; none if no run is missing (shell)"""
     commands: Truncated[str]

@@ -127,14 +127,16 @@ HALF = 0.5
 
 
 def error_parts(shares: tuple[float, float]) -> str:
-    """Return which part of the error of a margin more seeds, and which part more test samples would reduce.
+    """Return the parts of a margin's error, and whether more seeds help.
 
     Args:
         shares: share of the variance of the seeds, and of the test samples, as in `Finding.error_shares`.
     """
     seeds, samples = shares
     advice = "more seeds would hardly narrow the interval" if samples > HALF else "more seeds would narrow the interval"
-    return f"{100 * samples:.0f} % of its variance is from the test set and {100 * seeds:.0f} % from the seeds: {advice}"
+    return (
+        f"{100 * samples:.0f} % of its variance is from the test set and {100 * seeds:.0f} % from the seeds: {advice}"
+    )
 
 
 def between(interval: tuple[float, float], kind: str) -> str:
