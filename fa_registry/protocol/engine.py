@@ -12,7 +12,7 @@ from types import MappingProxyType
 from fa_registry.protocol.credit import judge_credit
 from fa_registry.protocol.edition_schema import CREDIT, LIMIT, SEEDS
 from fa_registry.protocol.evidence_rules import evidence, several_controls, superseded
-from fa_registry.protocol.grouping import frozen_controls, seeds_key
+from fa_registry.protocol.grouping import frozen_controls, seeds_key, shallow_controls
 from fa_registry.protocol.last_block import last_block_controls, without_control
 from fa_registry.protocol.multiplicity import families
 from fa_registry.protocol.paired_runs import RunWithControl, SeedGroup
@@ -99,10 +99,10 @@ def _grouped(
     records: Sequence[RunRecord], interim_analyses: Mapping[str, int]
 ) -> list[tuple[RunWithControl, SeedGroup]]:
     """Combine each run with its frozen control and its group of seeds, in linear time."""
-    controls, last_blocks = frozen_controls(records), last_block_controls(records)
+    controls, last_blocks, shallow = frozen_controls(records), last_block_controls(records), shallow_controls(records)
     control_keys = ((record.spec.setting.identity, record.spec.seed) for record in records)
     cases = [
-        _case(record, controls.get(control_key, ()), last_blocks.get(control_key))
+        _case(record, controls.get(control_key, ()), last_blocks.get(control_key), shallow.get(control_key))
         for record, control_key in zip(records, control_keys, strict=True)
     ]
     cases_of_group: dict[str, list[RunWithControl]] = {}
@@ -114,11 +114,13 @@ def _grouped(
     return [(case, groups[key]) for key, case in zip(keys, cases, strict=True)]
 
 
-def _case(record: RunRecord, controls: tuple[RunRecord, ...], last_block: RunRecord | None) -> RunWithControl:
+def _case(
+    record: RunRecord, controls: tuple[RunRecord, ...], last_block: RunRecord | None, shallow: RunRecord | None
+) -> RunWithControl:
     """Combine a run with its frozen control, or with None if several controls differ."""
     if len(controls) > 1:
-        return RunWithControl(record, None, controls, last_block)
-    return RunWithControl(record, next(iter(controls), None), (), last_block)
+        return RunWithControl(record, None, controls, last_block, shallow)
+    return RunWithControl(record, next(iter(controls), None), (), last_block, shallow)
 
 
 def _audit(case: RunWithControl, group: SeedGroup, edition: Edition, waivers: Sequence[Waiver]) -> RunAudit:

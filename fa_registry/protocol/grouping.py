@@ -52,6 +52,18 @@ def frozen_controls(records: Iterable[RunRecord]) -> dict[tuple[str, int], tuple
     return controls
 
 
+def shallow_controls(records: Iterable[RunRecord]) -> dict[tuple[str, int], RunRecord]:
+    """Return a mapping (setting identity, seed) → the newest complete control without blocks.
+
+    A control is excluded if its recomputed metrics differ from its logged metrics.
+    """
+    return {
+        (record.spec.setting.identity, record.spec.seed): record
+        for record in records
+        if record.spec.control == "shallow" and record.status == "complete" and is_intact(record)
+    }
+
+
 def left_out_runs(judged: Iterable[RunSpec], unaudited: Sequence[OtherRun]) -> tuple[OtherRun, ...]:
     """Return the unaudited runs without which the judged runs are a selection.
 

@@ -77,12 +77,14 @@ class RunWithControl:
         frozen: the control; None if there is no such control, or if several differ.
         rivals: the frozen controls, if several exist and differ.
         last_block: the control that trains only the last block, see `protocol.last_block`.
+        shallow: the control without blocks.
     """
 
     record: RunRecord
     frozen: RunRecord | None
     rivals: tuple[RunRecord, ...] = ()
     last_block: RunRecord | None = None
+    shallow: RunRecord | None = None
 
     @property
     def control(self) -> bool:
@@ -170,6 +172,8 @@ class Margins:
         chance: the main metric of a model that ignores its inputs, or None if it is not recorded or differs between seeds.
         samples: smallest recorded number of test samples, or 0 if a run did not record it.
         headline: the main metric and its margin.
+        over_shallow: margin of the frozen controls over those without blocks, in the unit of the headline, if the whole interval
+            of this margin is below 0; else None.
     """
 
     mean: float | None
@@ -189,6 +193,7 @@ class Margins:
     headline: Headline = DEFAULT
     df: float | None = None
     error_shares: tuple[float, float] | None = None
+    over_shallow: float | None = None
 
     @property
     def is_test_set_known(self) -> bool:
@@ -286,6 +291,7 @@ class SeedGroup:
                 self.confidence,
             ),
             chance=_only({chance_of(case.record) for case in cases}),
+            over_shallow=_over_shallow(cases, headline, self.confidence),
         )
 
     @property
@@ -406,6 +412,20 @@ def _estimated(
         samples=samples,
         headline=headline,
     )
+
+
+def _over_shallow(cases: Sequence[RunWithControl], headline: Headline, confidence: float) -> float | None:
+    """Return how far the frozen controls are below those without blocks; None if they are not shown to be below.
+
+    Such frozen blocks harm the network, so a margin over this control does not show that training the blocks helps.
+    """
+    pairs = [(case.frozen, case.shallow) for case in cases if case.frozen and case.shallow]
+    sides = ([record.measurements.answers for record in side] for side in zip(*pairs, strict=True))
+    crossed = crossed_scores(*sides, confidence=confidence) if pairs else None
+    if crossed is None:
+        return None
+    best = crossed.interval.high if headline.sign > 0 else -crossed.interval.low
+    return headline.sign * headline.scale * crossed.mean if best < 0 else None
 
 
 def _with_test_set(

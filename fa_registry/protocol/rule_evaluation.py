@@ -358,12 +358,18 @@ def _obstacles(rule: Rule, margins: Margins) -> Iterator[tuple[UndecidedCause, s
             f"the {margins.headline.symbol} of the frozen control, {_between(margins, margins.control)}, does not "
             f"{margins.headline.beats} chance, {margins.chance:.4f}, so a margin over this control shows nothing",
         )
+    if rule.chance and margins.over_shallow is not None:
+        yield (
+            "control below shallow",
+            f"the frozen control is {margins.headline.signed(margins.over_shallow)} {margins.headline.unit} from the control "
+            "without blocks (shallow): its random blocks harm the network, so a margin over this control shows nothing",
+        )
     if rule.far_seed and margins.interval and (outlier_text := _far_seed(rule.far_seed, margins)):
         yield "outlier", outlier_text
 
 
 # Obstacles to a comparison with the control, which do not matter if the method itself is at chance.
-OF_COMPARISON = {"control unproven", "control at chance", "outlier"}
+OF_COMPARISON = {"control unproven", "control at chance", "control below shallow", "outlier"}
 
 
 def _decision(

@@ -23,6 +23,7 @@ UndecidedCause = Literal[
     "seeds left out",
     "control unproven",
     "control at chance",
+    "control below shallow",
     "test set unknown",
     "outlier",
     "margin at the limit",

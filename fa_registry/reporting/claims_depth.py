@@ -210,6 +210,10 @@ CAUSES: Mapping[UndecidedCause, str] = MappingProxyType(
         "seeds left out": "Seeds without a comparable control are left out, and the finding names them",
         "control unproven": "Only a control that the audit proves to be frozen decides the comparison",
         "control at chance": "The frozen control itself is at chance, so a margin over it does not show that depth helps",
+        "control below shallow": (
+            "The frozen control is worse than the control without blocks (shallow), so a margin over it does not show that depth "
+            "helps"
+        ),
         "test set unknown": "Chance or the number of test samples is not recorded",
         "outlier": "One seed is far from the others, and the finding names it. Report its margin, and train more seeds",
         "several methods": (

@@ -11,7 +11,7 @@ from fa_registry.metrics import label_of
 from fa_registry.protocol.engine import judge, judge_all
 from fa_registry.protocol.rule_evaluation import decide, first_fire, required
 from fa_registry.protocol.rules import load_edition
-from fa_registry.records import FurtherLimit, Reading
+from fa_registry.records import FurtherLimit, Integrity, Reading
 from tests.builders import BEST_P, TEST_SET, answered, frozen, measurements, over_seeds, reading, record, series
 
 EDITION = load_edition("2026-12")
@@ -159,6 +159,27 @@ def test_the_method_and_its_control_have_to_exceed_chance(accuracies, controls, 
     outcome = {"CLEARS": "pass", "UNDECIDED": "warn"}.get(state, "fail")
     assert finding.outcome == outcome
     assert ("the accuracy, 95 % " in finding.sentence) == (state == "AT CHANCE" or "accuracy at chance" in undecided)
+
+
+@pytest.mark.parametrize(
+    ("shallow", "undecided"),
+    [
+        ((0.35, 0.36, 0.35), ("control below shallow",)),  # frozen blocks lose 5 pp
+        ((0.302, 0.30, 0.301), ()),  # not shown to be below
+        ((0.2, 0.21, 0.2), ()),
+        ((0.35,), ()),  # one seed shows nothing
+    ],
+)
+def test_a_control_that_is_worse_than_no_blocks_decides_nothing(shallow, undecided):
+    runs = over_seeds(dict(enumerate(HALF)), dict.fromkeys(range(3), 0.3))
+    without_blocks = [
+        answered(record(f"s{seed}", measurements(accuracy=value), method="bp", control="shallow", seed=seed))
+        for seed, value in enumerate(shallow)
+    ]
+    finding = judge_all([*runs, *without_blocks], EDITION)[0].findings[2]
+    assert (finding.state, finding.undecided) == ("UNDECIDED" if undecided else "CLEARS", undecided)
+    changed = [dataclasses.replace(run, integrity=Integrity("mismatch")) for run in without_blocks]
+    assert judge_all([*runs, *changed], EDITION)[0].findings[2].state == "CLEARS"
 
 
 @pytest.mark.long
