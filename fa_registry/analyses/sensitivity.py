@@ -2,12 +2,14 @@
 
 The range is exact, because the analysis does not search a grid. A rule can fire or stop firing only if its threshold passes
 an observed value. Therefore each run is judged again only at its observed values and at the next float64 number beyond
-each observed value. For a rule over seeds, all runs of a method are judged again together.
+each observed value. For a rule over seeds, all runs of a setting are judged again together, also at the ends of the wider intervals
+of Holm's procedure.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,16 +18,18 @@ from functools import cached_property
 from fa_registry.analyses._methods import METHOD, SETTING, MethodRuns, trained
 from fa_registry.analyses.base import Analyser, AnalysisCell, AnalysisColumn, AnalysisResult, AnalysisTable
 from fa_registry.metrics import HEADLINES
-from fa_registry.protocol.edition_schema import CREDIT, LIMIT, REFERENCE_METRICS
+from fa_registry.protocol.edition_schema import CREDIT, LIMIT, REFERENCE_METRICS, SEEDS
 from fa_registry.protocol.engine import judge_each
 from fa_registry.protocol.grouping import seeds_key
 from fa_registry.protocol.last_block import last_block_controls
+from fa_registry.protocol.multiplicity import simultaneous_ends
 from fa_registry.protocol.paired_runs import RunWithControl
 from fa_registry.protocol.reductions import take
 from fa_registry.protocol.rules import Condition, Edition, Rule, overridden
 from fa_registry.protocol.verdict import verdict
 from fa_registry.protocol.waivers import waived
 from fa_registry.records import AuditReport, Finding, Reading, RunAudit, RunRecord, Verdict, Waiver
+from fa_registry.statistics import CONFIDENCE
 
 SHOWN = 3  # changes that a text names; the run ids of the cell contain all runs
 NOT_WORKED_OUT = (
@@ -171,16 +175,18 @@ def _end(threshold_edge: ThresholdEdge | None, absent: str, name: str) -> Analys
 def _observed(name: str, quantity: str, judged_units: Iterable[JudgedUnit]) -> list[dict[str, AnalysisCell]]:
     rows, shared_cells = [], {"rule": AnalysisCell(text=name), "quantity": AnalysisCell(text=quantity)}
     for unit in judged_units:
-        ids = tuple(run.record.run_id for run in unit.runs)
-        labels = dict.fromkeys(run.verdict.label for run in unit.runs)
-        cells = {
-            **shared_cells,
-            METHOD.name: AnalysisCell(text=unit.method.label),
-            SETTING.name: unit.method.cells[SETTING.name],
-            "seeds": AnalysisCell(text=", ".join(dict.fromkeys(str(run.record.spec.seed) for run in unit.runs))),
-            "verdict": AnalysisCell(text=", ".join(labels)),
-        }
-        rows += [{**cells, "value": AnalysisCell(reading, run_ids=ids)} for reading in unit.shown]
+        for method in {id(method): method for method in unit.methods}.values():
+            runs = [run for run, other in zip(unit.runs, unit.methods, strict=True) if other is method]
+            ids = tuple(run.record.run_id for run in runs)
+            labels = dict.fromkeys(run.verdict.label for run in runs)
+            cells = {
+                **shared_cells,
+                METHOD.name: AnalysisCell(text=method.label),
+                SETTING.name: method.cells[SETTING.name],
+                "seeds": AnalysisCell(text=", ".join(dict.fromkeys(str(run.record.spec.seed) for run in runs))),
+                "verdict": AnalysisCell(text=", ".join(labels)),
+            }
+            rows += [{**cells, "value": AnalysisCell(reading, run_ids=ids)} for reading in unit.shown(runs[0])]
     return rows
 
 
@@ -226,11 +232,12 @@ class ThresholdEdge:
 class JudgedUnit:
     """Runs that a rule judges together.
 
-    If the rule judges the mean over seeds, a unit is all runs of a method. Otherwise, a unit is one run. The runs are compared with
-    the controls in `control_records`, whose keys are run ids. `limit` is the threshold that is changed.
+    If the rule judges the mean over seeds, a unit is all runs of a setting, because their methods are decided together. Otherwise,
+    a unit is one run. `methods` contains the method of each run. The runs are compared with the controls in `control_records`,
+    whose keys are run ids. `limit` is the threshold that is changed.
     """
 
-    method: MethodRuns
+    methods: tuple[MethodRuns, ...]
     runs: tuple[RunAudit, ...]
     control_records: Mapping[str, RunRecord]
     limit: RuleLimit
@@ -238,10 +245,9 @@ class JudgedUnit:
     waivers: tuple[Waiver, ...]
     _kept: dict[float, tuple[Verdict, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    @cached_property
-    def shown(self) -> tuple[Reading, ...]:
-        """The values that the rule compares with the threshold, or N/A with the reason."""
-        rule, first = self.limit.rule, self.runs[0]
+    def shown(self, first: RunAudit) -> tuple[Reading, ...]:
+        """Return the values of a run that the rule compares with the threshold, or N/A with the reason."""
+        rule = self.limit.rule
         if rule.judge == CREDIT:
             return (Reading(None, NOT_WORKED_OUT),)
         if rule.judge != LIMIT:
@@ -260,10 +266,17 @@ class JudgedUnit:
                 return (operand,)
         return (Reading(HEADLINES[REFERENCE_METRICS[rule.fires]].difference(reading.value, reference.value)),)
 
-    @property
+    @cached_property
     def values(self) -> tuple[float, ...]:
         """All thresholds at which a verdict can change, sorted."""
-        return tuple(sorted({reading.value for reading in self.shown if reading.value is not None}))
+        found = {reading.value for run in self.runs for reading in self.shown(run) if reading.value is not None}
+        if self.limit.rule.judge == SEEDS:
+            firsts = {id(method): self._finding(run) for run, method in zip(self.runs, self.methods, strict=True)}
+            compared = [finding for finding in firsts.values() if finding.interval and not finding.stated]
+            for finding, count in itertools.product(compared, range(2, len(compared) + 1)):
+                df, confidence = finding.df or finding.seeds - 1, finding.confidence or CONFIDENCE
+                found.update(simultaneous_ends(finding.interval, df, confidence, count))
+        return tuple(sorted(found))
 
     def verdicts(self, threshold: float) -> tuple[Verdict, ...]:
         """Return one verdict per run at another threshold.
@@ -302,15 +315,26 @@ def limits(edition: Edition) -> Iterator[RuleLimit]:
 
 def units(report: AuditReport, edition: Edition, limit: RuleLimit) -> tuple[JudgedUnit, ...]:
     """Group the runs of a report, without controls, into units that the rule of the limit judges together."""
+    runs = [(method, run) for method in trained(report) for run in method.runs]
+    parts: dict[str, list[tuple[MethodRuns, RunAudit]]] = {}
+    for method, run in runs:
+        spec = run.record.spec
+        kinds = {LIMIT: run.record.run_id, SEEDS: spec.setting.identity}
+        parts.setdefault(kinds.get(limit.rule.judge, method.label + spec.setting.identity), []).append((method, run))
     records = {run.record.run_id: run.record for run in report.runs}
+    controls: dict[str, list[str]] = {}
+    for record in records.values():
+        if record.spec.control != "none":
+            controls.setdefault(record.spec.setting.identity, []).append(record.run_id)
     judged_units = []
-    for method in trained(report):
-        run_groups = [(run,) for run in method.runs] if limit.rule.judge == LIMIT else [method.runs]
-        for runs in run_groups:
-            references = {finding.reference_run_id for run in runs for finding in run.findings}
-            ids = sorted((references | {run.frozen_run_id for run in runs}) & records.keys())
-            control_records = {run_id: records[run_id] for run_id in ids}
-            judged_units.append(JudgedUnit(method, runs, control_records, limit, edition, report.waivers))
+    for part in parts.values():
+        members, judged = zip(*part, strict=True)
+        ids = {finding.reference_run_id for run in judged for finding in run.findings}
+        ids |= {run.frozen_run_id for run in judged}
+        if limit.rule.judge == SEEDS:
+            ids |= set(controls.get(judged[0].record.spec.setting.identity, ()))
+        control_records = {run_id: records[run_id] for run_id in sorted(ids & records.keys())}
+        judged_units.append(JudgedUnit(members, judged, control_records, limit, edition, report.waivers))
     return tuple(judged_units)
 
 
@@ -339,8 +363,8 @@ def edge(unit: JudgedUnit, start: float, side: int, label: bool) -> ThresholdEdg
 
 def _changes(unit: JudgedUnit, threshold: float, label: bool) -> tuple[VerdictChange, ...]:
     return tuple(
-        VerdictChange(unit.method, run, run.verdict.label, new_verdict.label)
-        for run, new_verdict in zip(unit.runs, unit.verdicts(threshold), strict=True)
+        VerdictChange(method, run, run.verdict.label, new_verdict.label)
+        for method, run, new_verdict in zip(unit.methods, unit.runs, unit.verdicts(threshold), strict=True)
         if (run.verdict.label != new_verdict.label if label else run.verdict.outcome != new_verdict.outcome)
     )
 

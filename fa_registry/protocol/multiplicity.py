@@ -6,11 +6,10 @@ least one clears it in 37 % of studies if each is decided alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from fa_registry.statistics import holm
 from fa_registry.statistics.samples import quantile, upper_tail
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ class Family:
 
     groups: list[SeedGroup] = field(default_factory=list)
     _members: dict[str, list[SeedGroup]] = field(default_factory=dict)
-    _adjusted: dict[tuple[str, float], dict[int, float]] = field(default_factory=dict)
+    _decided: dict[tuple[str, float], frozenset[int]] = field(default_factory=dict)
 
     def members(self, headline: str) -> list[SeedGroup]:
         """Return the groups that are compared by this main metric.
@@ -39,21 +38,38 @@ class Family:
     def decides(self, group: SeedGroup, threshold: float) -> bool:
         """Return whether Holm's procedure decides a group's margin against a limit.
 
-        A group without other groups is always decided.
+        A group that is not compared with others is always decided.
         """
         name = group.margins.headline.name
-        if not _is_compared(group.margins, name) or len(self.members(name)) < 2:
+        if not _is_compared(group.margins, name):
             return True
-        return self._p_value(group, threshold) <= 1 - group.confidence + ROUNDED
+        if (name, threshold) not in self._decided:
+            self._decided[name, threshold] = frozenset(map(id, _decided(self.members(name), threshold)))
+        return id(group) in self._decided[name, threshold]
 
-    def _p_value(self, group: SeedGroup, threshold: float) -> float:
-        """Return the two-sided p-value of a member's margin against a limit, adjusted for all members."""
-        key = group.margins.headline.name, threshold
-        if key not in self._adjusted:
-            members = self.members(key[0])
-            values = holm(p_value(one.margins, threshold) for one in members)
-            self._adjusted[key] = {id(one): value for one, value in zip(members, values, strict=True)}
-        return self._adjusted[key][id(group)]
+
+def _decided(groups: Sequence[SeedGroup], threshold: float) -> Iterator[SeedGroup]:
+    """Yield the groups whose margin Holm's procedure decides (Holm 1979, Scand. J. Statist. 6, 65).
+
+    The group with the smallest p-value needs an interval at the level of all groups, the next at the level of the others, and so on
+    until a limit is within its interval.
+    """
+    ordered = sorted(groups, key=lambda group: p_value(group.margins, threshold))
+    for count, group in zip(range(len(ordered), 0, -1), ordered, strict=True):
+        margins = group.margins
+        low, high = simultaneous_ends(margins.interval, margins.df or len(margins.seeds) - 1, margins.confidence, count)
+        if low < threshold <= high:
+            return
+        yield group
+
+
+def simultaneous_ends(interval: tuple[float, float], df: float, confidence: float, count: int) -> tuple[float, float]:
+    """Return the ends of an interval for `count` comparisons: its error probability is divided by `count`."""
+    if count == 1:
+        return interval
+    factor = quantile(df, 1 - (1 - confidence) / count) / quantile(df, confidence)
+    centre, half_width = (interval[0] + interval[1]) / 2, (interval[1] - interval[0]) / 2
+    return round(centre - factor * half_width, 9), round(centre + factor * half_width, 9)
 
 
 def families(groups: Sequence[SeedGroup]) -> None:

@@ -417,7 +417,8 @@ def _estimated(
 def _over_shallow(cases: Sequence[RunWithControl], headline: Headline, confidence: float) -> float | None:
     """Return the margin of the frozen controls over those without blocks.
 
-    The result is None if the interval of this margin is not wholly below 0. Such frozen blocks harm the network, so a margin over this control does not show that training the blocks helps.
+    The result is None if the interval of this margin is not wholly below 0. Frozen blocks that are worse than no blocks harm the
+    network, so a margin over this control does not show that training the blocks helps.
     """
     pairs = [(case.frozen, case.shallow) for case in cases if case.frozen and case.shallow]
     sides = ([record.measurements.answers for record in side] for side in zip(*pairs, strict=True))

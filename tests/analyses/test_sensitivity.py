@@ -11,6 +11,7 @@ from fa_registry.analyses import sensitivity as asking
 from fa_registry.protocol.engine import judge_all
 from fa_registry.protocol.rules import load_edition
 from fa_registry.records import Waiver
+from fa_registry.statistics import wilson_interval
 from tests.analyses.builders import OURS, SEEDS, analysed, controlled, row, run, values
 
 FAR = 1e12
@@ -93,10 +94,12 @@ def test_each_condition_of_a_compound_rule_has_its_own_range():
 
 
 def test_a_rule_over_seeds_is_bounded_by_its_interval():
-    """Margins of 19, 20 and 21 pp: mean 20, 95 % interval 20 ± 4.3027/√3 and half a sample. It clears up to its low end."""
+    """Margins of 19, 20 and 21 pp: mean 20, 95 % interval 20 ± 4.3027/√3 with the error of two shares of 10,000 samples."""
     runs = controlled(*(run("bp", seed, accuracy=0.69 + 0.01 * place) for place, seed in enumerate(SEEDS)))
     d3 = limits_of(runs, OURS)["D3"]
-    assert values(d3, "high") == pytest.approx([20 - 4.302652729911275 / math.sqrt(3) - 0.005])
+    wilson = [wilson_interval(share, 10_000) for share in (0.70, 0.50)]
+    halves = [4.302652729911275 / math.sqrt(3), *(50 * (item.high - item.low) for item in wilson)]
+    assert values(d3, "high") == pytest.approx([20 - math.hypot(*halves)])
     assert set(d3["high"].run_ids) == {"bp-42", "bp-123", "bp-456"}
     assert changes(d3["above"]) == "PASS → WARN(D3 undecided)"
 

@@ -16,7 +16,7 @@ SEEDS = (1, 2, 3)
 CLEAR, UNDER, AT_LIMIT = (0.9, 0.901, 0.899), (0.3, 0.31, 0.3), (0.52, 0.521, 0.519)
 
 
-def depth(setting=None, **methods):
+def depth(edition=EDITION, **methods):
     """D3 by method: name → accuracies of three seeds, with frozen controls of .5."""
     runs = [
         answered(record(f"{method}{seed}", measurements(accuracy=value), method=method, seed=seed))
@@ -24,7 +24,7 @@ def depth(setting=None, **methods):
         for seed, value in zip(SEEDS, values, strict=True)
     ]
     runs += [answered(frozen(f"f{seed}", seed=seed)) for seed in SEEDS]
-    audits = judge_all(runs, EDITION)
+    audits = judge_all(runs, edition)
     return {run.record.spec.method: run.findings[2] for run in audits if run.record.spec.control == "none"}
 
 
@@ -83,6 +83,16 @@ class _Margins:
     def __init__(self, finding):
         self.interval, self.mean, self.df = finding.interval, finding.observed.value, finding.df
         self.seeds, self.confidence = range(finding.seeds), finding.confidence
+
+
+@pytest.mark.parametrize("threshold", [-30.0, -19.0, 0.0, 2.0, 4.5, 6.0, 39.0, 60.0])
+def test_the_decided_methods_are_those_of_holms_adjusted_p_values(threshold):
+    """Holm 1979: reject while the adjusted p-value, a running maximum of (m − i + 1)·p_i, is at most 5 %."""
+    edition = load_edition("2026-12", {"D3": threshold})
+    found = depth(edition=edition, dfa=near(2.0), fa=AT_LIMIT, ep=UNDER, bp=CLEAR, drtp=(0.56, 0.6, 0.58))
+    p = holm(p_value(_Margins(one), threshold) for one in found.values())
+    decided = {method for method, value in zip(found, p, strict=True) if value <= 0.05}
+    assert {method for method, one in found.items() if one.state != "UNDECIDED"} == decided
 
 
 @pytest.mark.long
