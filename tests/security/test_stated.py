@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 
@@ -10,7 +11,7 @@ from fa_registry.protocol.grouping import groups
 from fa_registry.reporting.claims import claims
 from fa_registry.reporting.pitfalls import PitfallContext, own_control
 from fa_registry.reporting.report_index import Sources
-from fa_registry.statistics import t_interval
+from fa_registry.statistics import t_interval, wilson_interval
 from fa_registry.tracking import schema
 from fa_registry.training.checkpoint import load_tensors, save_tensors
 from tests.security.conftest import call, judged
@@ -66,7 +67,9 @@ def test_a_low_frozen_accuracy_that_the_author_types_never_passes(store, audit):
         assert BY_AUTHOR in finding.sentence
     low, high = depth_of(report.runs[0]).interval  # one draw of unknown origin: √(n + 1) times as wide
     samples = report.runs[0].record.measurements.conventions["test_samples"]
-    assert high - low == pytest.approx(2 * (alone.high - alone.low) + 100 / samples, rel=1e-6)
+    shares = [wilson_interval(share, samples) for share in (sum(accuracies) / 300, float(LOW[0]))]
+    halves = [alone.high - alone.low, *(50 * (share.high - share.low) for share in shares)]
+    assert high - low == pytest.approx(2 * math.hypot(*halves), rel=1e-6)
 
 
 def test_every_claim_that_rests_on_it_says_whose_figure_it_is(store, audit):
