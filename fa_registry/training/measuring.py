@@ -6,6 +6,7 @@ The same measurements can be recomputed from a finished run's specification, che
 from __future__ import annotations
 
 import dataclasses
+import math
 import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -202,23 +203,33 @@ def with_conventions(
         **conventions_of(setup, members),
         **bench_conventions(setup, used_conventions),
     }
-    return dataclasses.replace(measurements, conventions=conventions, answers=_answers(setup))
+    return dataclasses.replace(
+        measurements,
+        conventions=conventions,
+        answers=_answers(setup, measurements.scalars.get(setup.task.headline.name)),
+    )
 
 
-def _answers(setup: RunSetup) -> SampleScores | None:
+def _answers(setup: RunSetup, main_metric: Reading | None) -> SampleScores | None:
     """Return the score of each test sample, or None if the task has no scores.
 
+    A task that replaces `evaluate` of another task and not its `scores` has none.
+
     Raises:
-        PluginError: a third-party task returns scores of another shape.
+        PluginError: a third-party task returns scores of another shape, or of another mean than the main metric.
     """
     task, splits = setup.task, setup.splits
-    scores = task.scores(setup.network, splits.test_images, splits.test_labels)
-    if scores is None:
+    owners = [next(kind for kind in type(task).__mro__ if name in vars(kind)) for name in ("evaluate", "scores")]
+    scores = task.scores(setup.network, splits.test_images, splits.test_labels) if owners[0] is owners[1] else None
+    if scores is None or main_metric is None or main_metric.value is None:
         return None
-    if scores.shape != (len(splits.test_labels),):
+    found = f"found the shape {tuple(scores.shape)}" if scores.shape != (len(splits.test_labels),) else ""
+    if not found and not math.isclose(scores.double().mean().item(), main_metric.value, rel_tol=1e-5, abs_tol=1e-5):
+        found = f"found the mean {scores.double().mean().item():g}"
+    if found:
         raise PluginError(
-            f"task {task.card.name!r}: scores: expected one score per test sample ({len(splits.test_labels)},), "
-            f"found the shape {tuple(scores.shape)}"
+            f"task {task.card.name!r}: scores: expected one score per test sample ({len(splits.test_labels)},) "
+            f"with the mean {main_metric.value:g}, {found}"
         )
     return SampleScores.of("right" if task.headline.is_share else "loss", scores.cpu().numpy())
 

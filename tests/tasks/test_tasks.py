@@ -19,7 +19,7 @@ from fa_registry.methods.base import CreditInputs
 from fa_registry.tasks import TaskCard, is_regression, output_error, sample_losses, target_rows, task_of
 from fa_registry.tasks.classification import Classification, accuracy
 from fa_registry.training.code_fingerprint import fingerprint
-from fa_registry.training.measuring import check_first_credits, measure
+from fa_registry.training.measuring import check_first_credits, measure, with_conventions
 from fa_registry.training.run_setup import RunSetup, build_setup, build_setup_from_splits
 from fa_registry.training.spec_plugins import KEPT
 from fa_registry.training.trainer import Trainer
@@ -295,3 +295,43 @@ def test_the_bigram_loss_is_the_entropy_of_a_token_given_the_token_before_it():
     ignored = torch.tensor([[1, -100, -100]])
     assert task.baselines(torch.tensor([[0, 0, 0]]), ignored)["bigram_loss"] == pytest.approx(0)
     assert task.baselines(torch.randn(2, 3, 4), torch.zeros(2, 3, dtype=torch.long)) == {}
+
+
+class OwnScores(Classification):
+    card = dataclasses.replace(Classification.card, name="own_scores")
+    wrong: torch.Tensor | None = None
+
+    def evaluate(self, network, inputs, targets):
+        return super().evaluate(network, inputs, targets)
+
+    def scores(self, network, inputs, targets):
+        return super().scores(network, inputs, targets) if self.wrong is None else self.wrong
+
+
+class OnlyEvaluate(Classification):
+    def evaluate(self, network, inputs, targets):
+        return super().evaluate(network, inputs, targets)
+
+
+def with_task(setup, task):
+    """The setup of the same data whose task is another one."""
+    other = dataclasses.replace(setup)
+    vars(other)["task"] = task
+    return other
+
+
+def test_scores_are_those_of_the_task_that_evaluates():
+    setup = tiny_task()
+    recorded = with_conventions(measure(setup), setup).answers
+    assert recorded.samples == len(setup.splits.test_labels)
+    assert recorded.scores().mean() == pytest.approx(measure(setup).scalars["accuracy"].value)
+    assert with_conventions(measure(setup), with_task(setup, OwnScores())).answers == recorded
+    assert with_conventions(measure(setup), with_task(setup, OnlyEvaluate())).answers is None
+
+
+@pytest.mark.parametrize("wrong", [torch.zeros(3), torch.full((360,), 2.0)])
+def test_scores_of_another_shape_or_mean_are_refused(wrong):
+    setup, task = tiny_task(), OwnScores()
+    task.wrong = wrong
+    with pytest.raises(PluginError, match="scores: expected one score per test sample"):
+        with_conventions(measure(setup), with_task(setup, task))
