@@ -223,8 +223,9 @@ def _answers(setup: RunSetup, main_metric: Reading | None) -> SampleScores | Non
     scores = task.scores(setup.network, splits.test_images, splits.test_labels) if owners[0] is owners[1] else None
     if scores is None or main_metric is None or main_metric.value is None:
         return None
+    is_third_party = task.card.name not in tasks.CATALOG.builtin_names()
     found = f"found the shape {tuple(scores.shape)}" if scores.shape != (len(splits.test_labels),) else ""
-    if not found and not math.isclose(scores.double().mean().item(), main_metric.value, rel_tol=1e-5, abs_tol=1e-5):
+    if is_third_party and not found and not math.isclose(scores.double().mean().item(), main_metric.value, rel_tol=1e-5, abs_tol=1e-5):
         found = f"found the mean {scores.double().mean().item():g}"
     if found:
         raise PluginError(
