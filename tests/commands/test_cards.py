@@ -31,7 +31,7 @@ def current(monkeypatch):
 
     monkeypatch.setattr(torch.cuda, "device", device)
     monkeypatch.setattr(device_names, "resolve", lambda name: "cpu")
-    monkeypatch.setattr(remeasure, "resolve", lambda name: "cpu")
+    monkeypatch.setitem(remeasure.TYPED, "device", str)
     return now
 
 
