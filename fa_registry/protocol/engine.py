@@ -14,7 +14,7 @@ from fa_registry.protocol.edition_schema import CREDIT, LIMIT, SEEDS
 from fa_registry.protocol.evidence_rules import evidence, several_controls, superseded
 from fa_registry.protocol.grouping import frozen_controls, seeds_key, shallow_controls
 from fa_registry.protocol.last_block import last_block_controls, without_control
-from fa_registry.protocol.multiplicity import families
+from fa_registry.protocol.multiplicity import Family
 from fa_registry.protocol.paired_runs import RunWithControl, SeedGroup
 from fa_registry.protocol.rule_evaluation import judge_limit, judge_over_seeds
 from fa_registry.protocol.rules import Edition, Rule
@@ -109,8 +109,14 @@ def _grouped(
     keys = [seeds_key(record.spec) for record in records]
     for key, case in zip(keys, cases, strict=True):
         cases_of_group.setdefault(key, []).append(case)
-    groups = {key: SeedGroup(tuple(cases), interim_analyses.get(key, 1)) for key, cases in cases_of_group.items()}
-    families(list(groups.values()))
+    groups: dict[str, SeedGroup] = {}
+    families: dict[str, Family] = {}
+    for key, members in cases_of_group.items():
+        first = members[0]
+        family = None if first.control else families.setdefault(first.record.spec.setting.identity, Family())
+        groups[key] = SeedGroup(tuple(members), interim_analyses.get(key, 1), family)
+        if family:
+            family.groups.append(groups[key])
     return [(case, groups[key]) for key, case in zip(keys, cases, strict=True)]
 
 

@@ -72,17 +72,6 @@ def simultaneous_ends(interval: tuple[float, float], df: float, confidence: floa
     return round(centre - factor * half_width, 9), round(centre + factor * half_width, 9)
 
 
-def families(groups: Sequence[SeedGroup]) -> None:
-    """Give all groups of a setting that are no controls the same Family."""
-    found: dict[str, Family] = {}
-    for group in groups:
-        first = group.cases[0]
-        if not first.control:
-            family = found.setdefault(first.record.spec.setting.identity, Family())
-            family.groups.append(group)
-            object.__setattr__(group, "family", family)  # a family contains its groups, so neither can be made first
-
-
 def _is_compared(margins: Margins, headline: str) -> bool:
     return margins.interval is not None and not margins.stated and margins.headline.name == headline
 

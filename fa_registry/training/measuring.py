@@ -216,16 +216,24 @@ def _answers(setup: RunSetup, main_metric: Reading | None) -> SampleScores | Non
     A task that replaces `evaluate` of another task and not its `scores` has none.
 
     Raises:
-        PluginError: a third-party task returns scores of another shape, or of another mean than the main metric.
+        PluginError: `scores` of a third-party task raises an exception, or returns scores of another shape, or of another mean
+            than the main metric.
     """
     task, splits = setup.task, setup.splits
     owners = [next(kind for kind in type(task).__mro__ if name in vars(kind)) for name in ("evaluate", "scores")]
-    scores = task.scores(setup.network, splits.test_images, splits.test_labels) if owners[0] is owners[1] else None
-    if scores is None or main_metric is None or main_metric.value is None:
+    if not issubclass(owners[1], owners[0]) or main_metric is None or main_metric.value is None:
+        return None
+    is_third_party = task.card.name not in tasks.CATALOG.builtin_names()
+    try:
+        scores = task.scores(setup.network, splits.test_images, splits.test_labels)
+    except Exception as error:
+        if not is_third_party or isinstance(error, torch.OutOfMemoryError):
+            raise
+        raise PluginError(f"task {task.card.name!r}: scores raised {type(error).__name__}: {error}") from error
+    if scores is None:
         return None
     mean = scores.double().mean().item()
     found = f"found the shape {tuple(scores.shape)}" if scores.shape != (len(splits.test_labels),) else ""
-    is_third_party = task.card.name not in tasks.CATALOG.builtin_names()
     if is_third_party and not math.isclose(mean, main_metric.value, rel_tol=1e-5, abs_tol=1e-5):
         found = found or f"found the mean {mean:g}"
     if found:

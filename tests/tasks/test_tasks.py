@@ -335,3 +335,10 @@ def test_scores_of_another_shape_or_mean_are_refused(wrong):
     task.wrong = wrong
     with pytest.raises(PluginError, match="scores: expected one score per test sample"):
         with_conventions(measure(setup), with_task(setup, task))
+
+
+def test_scores_that_raise_name_the_task(monkeypatch):
+    setup, task = tiny_task(), OwnScores()
+    monkeypatch.setattr(OwnScores, "scores", lambda self, *arguments: 1 / 0)
+    with pytest.raises(PluginError, match="own_scores.*ZeroDivisionError"):
+        with_conventions(measure(setup), with_task(setup, task))
