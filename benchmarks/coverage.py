@@ -1,7 +1,7 @@
 """python -m benchmarks.coverage [--record STORE]: how often D3's interval contains the true margin, in docs/calibration.md.
 
---record reads the runs of digits and Fashion-MNIST in STORE, which has ten seeds of each method and of its frozen control. Their
-answers are the population, and their mean is the true margin. A study draws seeds and test samples from it with replacement.
+--record reads the runs in STORE, for example those of `fa-registry run digits`. The answers of each method minus those of its
+frozen controls are the population, and their mean is the true margin. A study draws seeds and samples from it with replacement.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ def coverage(population: np.ndarray, seeds: int) -> dict[str, float]:
 
 def render(measured: Mapping[str, Any]) -> str:
     lines = [
-        f"Simulated {measured['date']} on {measured['machine']}, by `python -m benchmarks.coverage --record`: {TRIALS} studies"
-        " a row.",
+        f"Simulated {measured['date']} on {measured['machine']}, by `python -m benchmarks.coverage --record STORE`: "
+        f"{TRIALS} studies a row.",
         "",
         "| " + " | ".join(HEADINGS) + " |",
         "|---" * len(HEADINGS) + "|",

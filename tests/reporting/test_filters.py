@@ -297,3 +297,11 @@ def test_every_character_this_project_prints_has_a_command():
     strange = {path.name: latex_text(path.read_text("utf-8")).count(FALLBACK) for path in files}
     left = {name for name, count in strange.items() if count}
     assert left <= {"latex.py", "schemas.py", "csv.py"}  # they speak of such characters
+
+
+@pytest.mark.parametrize(
+    ("shares", "numbers"), [((0.32, 0.51), (51, 32, 71)), ((0.9, 0.0), (0, 90, 0)), ((0, 1), (100, 0, 100))]
+)
+def test_the_parts_of_an_error_end_with_what_more_seeds_leave(shares, numbers):
+    """The standard error of infinitely many seeds is the root of the test set's share."""
+    assert tuple(map(int, re.findall(r"(\d+) %", filters.error_parts(shares)))) == numbers

@@ -123,19 +123,16 @@ def ci(interval: tuple[float, float], digits: int = 1) -> str:
     return _spanned(pct(low, digits), pct(high, digits))
 
 
-HALF = 0.5
-
-
 def error_parts(shares: tuple[float, float]) -> str:
-    """Return the parts of a margin's error, and whether more seeds help.
+    """Return the parts of a margin's error, and how much of it more seeds leave.
 
     Args:
         shares: share of the variance of the seeds, and of the test samples, as in `Finding.error_shares`.
     """
     seeds, samples = shares
-    advice = "more seeds would hardly narrow the interval" if samples > HALF else "more seeds would narrow the interval"
     return (
-        f"{100 * samples:.0f} % of its variance is from the test set and {100 * seeds:.0f} % from the seeds: {advice}"
+        f"{100 * samples:.0f} % of its variance is from the test set and {100 * seeds:.0f} % from the seeds; no number of seeds "
+        f"reduces its standard error below {100 * math.sqrt(samples):.0f} %"
     )
 
 
