@@ -22,7 +22,7 @@ from fa_registry.audits.selection import Selection, add_unaudited_runs, not_judg
 from fa_registry.errors import InvalidFields, UnknownName
 from fa_registry.evidence.options import RemeasureOptions
 from fa_registry.evidence.remeasure import checked_measuring, remeasure_all
-from fa_registry.evidence.replay_choice import replay_remark, report_replay, with_chosen
+from fa_registry.evidence.replay_report import replay_remarks, report_replay
 from fa_registry.evidence.third_party import cards, packages_remark
 from fa_registry.protocol.engine import judge_all, second_opinions
 from fa_registry.protocol.grouping import duplicate_remarks, groups
@@ -215,7 +215,6 @@ def build_report(
     """
     headlines = dict.fromkeys(schema.headline(run.tags, run.metrics) for run in selection.runs)
     check_headlines(editions, tuple(headlines))
-    measuring = with_chosen(tracker, selection.runs, measuring)
     remeasured = remeasure_all(tracker, selection.runs, measuring, data_root)
     return make_report(selection, remeasured, editions, measuring, waivers)
 
@@ -239,6 +238,7 @@ def make_report(
         else:
             records.append(with_conformance(run.record))
     leading, *other_editions = editions
+    replay = report_replay(measuring, remeasured)
     interim_analyses, _ = previous_seed_sets(records, selection.runs)
     judged = judge_all(records, leading, waivers, interim_analyses)
     without_effect = [*_expired(waivers), *unknown_rules(waivers, editions), *without_runs(waivers, records)]
@@ -252,14 +252,14 @@ def make_report(
             *packages_remark([run.record for run in remeasured if run.record]),
             *selection.remarks,
             *duplicate_remarks(records),
-            *replay_remark(remeasured),
+            *replay_remarks(remeasured, replay),
             *without_effect,
         ),
         cards=cards(records),
         opinions=second_opinions(records, other_editions, waivers, interim_analyses),
         waivers=waivers,
         choice=selection.choice,
-        replay=None if measuring.trust_logged else report_replay(measuring, remeasured),
+        replay=None if measuring.trust_logged else replay,
     )
 
 

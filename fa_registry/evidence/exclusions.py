@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from fa_registry import jsonio
 from fa_registry.errors import RegistryError
-from fa_registry.evidence.replay_from_seed import ReplayResult
+from fa_registry.evidence.replayer import ReplayResult
 from fa_registry.records import Exclusion, RunRecord, RunSpec
 from fa_registry.text_safety import without_password
 from fa_registry.tracking import schema
@@ -19,25 +19,25 @@ class RemeasuredRun:
 
     Attributes:
         record: the run's record, or None if the run is excluded.
-        redrawn: result of the replay, or None if no training step was replayed.
+        redrawn: result of the replay of the first steps, or None if nothing was re-initialised.
         exclusion: reason why the run is excluded; None if the run is not excluded.
-        chosen: whether the run was chosen to be replayed completely.
+        whole: result of the complete replay, or None if the run was not chosen to be replayed completely.
     """
 
     run: StoredRun
     record: RunRecord | None = None
     redrawn: ReplayResult | None = None
     exclusion: Exclusion | None = None
-    chosen: bool = False
+    whole: ReplayResult | None = None
 
     @property
     def text(self) -> str:
         """One-line description of the result, with the duration of the replay."""
-        if not self.record:
+        if self.exclusion:
             return self.exclusion.reason
-        replay = self.redrawn
-        cost = f", {replay.steps} steps replayed in {replay.seconds:.2f} s" if replay and replay.steps else ""
-        return f"{self.record.integrity.state}{cost}"
+        replay = self.whole or self.redrawn
+        cost = f"{replay.steps} steps replayed in {replay.seconds:.2f} s" if replay and replay.steps else ""
+        return ", ".join(filter(None, (self.record.integrity.state if self.record else "", cost)))
 
 
 INTEGRITY_FAILURE = "integrity failure"

@@ -28,16 +28,22 @@ class RemeasureOptions:
     Attributes:
         device: GPU that recomputes runs that were trained on a GPU, e.g. `cuda:1`.
         executor: executor that recomputes the runs. If empty, the runs are recomputed on this machine.
-        whole: ids of the runs to replay completely, or None if these runs were not chosen yet.
     """
 
     trust_logged: bool = option(False, "Judge the logged metrics without recomputing them.")
     jobs: str | int = measuring_jobs()
     replay: str | int = option(
         AUTO,
-        "Training steps to replay. auto: all steps of one run per group and of every frozen control, 8 steps of each "
-        "remaining run; all: all steps of every run; N: the first N steps of every run; off: none.",
+        "Training steps to replay. auto: 8 steps of every run, then all steps of one run per group and of every frozen control, "
+        "as many as --replay-budget allows; all: all steps of every run; N: the first N steps of every run; off: none.",
         metavar="N|auto|all|off",
+    )
+    replay_budget: str | float = option(
+        "3m",
+        "CPU time that auto may spend on complete replays, such as 90s, 10m or 2h. On another processor than that of the training, "
+        "auto replays every run that fits.",
+        python='CPU time that `replay="auto"` may spend on complete replays: seconds, or a text such as 90s, 10m or 2h.',
+        metavar="TIME",
     )
     nonce: str = option(
         "",
@@ -56,7 +62,6 @@ class RemeasureOptions:
     executor: str = executor_option()
     cluster: ClusterOptions = nested(ClusterOptions)
     device: str = device_option()
-    whole: frozenset[str] | None = None
 
 
 LOGGED = RemeasureOptions(trust_logged=True)

@@ -23,30 +23,21 @@ from fa_registry.evidence.exclusions import INTEGRITY_FAILURE, RemeasuredRun, ma
 from fa_registry.evidence.network_check import network_check, task_check, training_check
 from fa_registry.evidence.options import RemeasureOptions
 from fa_registry.evidence.repetitions import with_repetitions
-from fa_registry.evidence.replay_choice import asked_nonce, fact_checks, further_runs, recorded_epochs, with_chosen
-from fa_registry.evidence.replay_from_seed import (
-    OFF,
-    RecordedTraining,
-    ReplayResult,
-    asked_steps,
-    credit_in_training,
-    replay_training,
-)
+from fa_registry.evidence.replay_choice import asked_nonce, fact_checks, recorded_epochs
+from fa_registry.evidence.replay_from_seed import OFF, asked_steps, credit_in_training, replay_first_steps
+from fa_registry.evidence.replay_plan import PlannedReplay, asked_budget, planned_replays
+from fa_registry.evidence.replayer import RecordedTraining, ReplayResult
 from fa_registry.evidence.third_party import Job, built_in_part, measured_apart, usable_members, with_third_party
 from fa_registry.evidence.user_loops import of_own_loop
+from fa_registry.evidence.whole_replay import replay_whole
 from fa_registry.field_types import Converted
 from fa_registry.jsonio import parse_fields
+from fa_registry.metrics import headline_of
 from fa_registry.parallel import usable_cores
 from fa_registry.plugin_registry import IMPORTED
 from fa_registry.protocol.evidence_rules import MEASURING
-from fa_registry.protocol.integrity import compare, merged, with_checks
-from fa_registry.records import (
-    Check,
-    Integrity,
-    Measurements,
-    Reading,
-    RunRecord,
-)
+from fa_registry.protocol.integrity import compare, merged, with_checks, with_replaced
+from fa_registry.records import CREDIT_CHECK, Check, Integrity, Measurements, Reading, RunRecord
 from fa_registry.records.configurations import described_difference
 from fa_registry.records.manifest_checks import OWN_LOOP
 from fa_registry.studies import executors
@@ -72,9 +63,11 @@ NO_THREADS = "the run recorded no number of threads, so its metrics cannot be co
 # Starting a process takes 5 s of one core. Recomputing a run of the digits study takes 1 s, and replaying one epoch 0.1 s.
 RUNS_A_PROCESS = 8
 EPOCHS_A_RUN = 10
+RECOMPUTING, REPLAYING = "recomputing", "replaying"  # what a pass over the runs does
 TYPED = {  # option of the recomputation → its type
     "jobs": Processes,
     "replay": Annotated[Any, Converted(asked_steps)],
+    "replay_budget": Annotated[Any, Converted(asked_budget)],
     "nonce": Annotated[str, Converted(asked_nonce)],
     "device": Annotated[str, Converted(resolve)],
 }
@@ -91,8 +84,7 @@ def remeasure_all(
 
     An error in one run does not affect the other runs. Each run is recomputed with its recorded number of threads, so the
     metrics do not depend on the number of processes. Runs with the same final weights as another run get a mismatch, and so do
-    runs of one specification that contradict each other. If a run that was chosen to be replayed does not count after that, another
-    run of its group is chosen.
+    runs of one specification that contradict each other. Then some runs are replayed completely, see `replay_plan`.
 
     Args:
         measuring: options, as `checked_measuring` returns them.
@@ -100,17 +92,12 @@ def remeasure_all(
         opener: function that opens the tracker in a worker process. If None, the worker opens the store by its URI.
     """
     opener = opener or partial(open_tracker, tracker.uri, create=False)
-    measuring = with_chosen(tracker, runs, measuring)
     results = _recomputed(tracker, runs, measuring, data_root, opener)
     judged = _compared(tracker, results)
-    while further := further_runs([outcome.record for outcome in judged if outcome.record], measuring):
-        measuring = dataclasses.replace(measuring, whole=(measuring.whole or frozenset()) | further)
-        replayed = [run for run in runs if run.run_id in further]
-        by_id = {one.run.run_id: one for one in _recomputed(tracker, replayed, measuring, data_root, opener)}
-        results = [by_id.get(outcome.run.run_id, outcome) for outcome in results]
+    while planned := planned_replays(judged, measuring):
+        results = _replayed(tracker, results, planned, measuring, data_root, opener)
         judged = _compared(tracker, results)
-    whole = measuring.whole or frozenset()
-    return [dataclasses.replace(outcome, chosen=outcome.run.run_id in whole) for outcome in judged]
+    return judged
 
 
 def _recomputed(
@@ -121,8 +108,53 @@ def _recomputed(
     opener: Callable[[], Tracker],
 ) -> list[RemeasuredRun]:
     """Recompute each run alone, including the metrics of third-party diagnostics."""
-    results = _each(tracker, runs, partial(_gather_there, opener, measuring, data_root), measuring, data_root)
+    job = partial(_job, _remeasured, measuring=measuring, data_root=data_root)
+    results = _each(tracker, runs, RECOMPUTING, job, measuring, opener)
     return _with_third_party(tracker, results, partial(_third_party_there, opener, measuring, data_root), measuring)
+
+
+def _replayed(
+    tracker: Tracker,
+    results: Sequence[RemeasuredRun],
+    planned: Mapping[str, PlannedReplay],
+    measuring: RemeasureOptions,
+    data_root: Path | None,
+    opener: Callable[[], Tracker],
+) -> list[RemeasuredRun]:
+    """Replay the planned runs completely, and add the checks to their results."""
+    runs = [outcome.run for outcome in results if outcome.run.run_id in planned]
+    LOG.info("to replay the same runs in another audit, use --nonce %s and the same budget", measuring.nonce)
+    job = partial(_job, _replayed_one, measuring=measuring, data_root=data_root, planned=planned)
+    replays = {each.run.run_id: each for each in _each(tracker, runs, REPLAYING, job, measuring, opener)}
+    return [
+        _with_replay(outcome, replays[outcome.run.run_id]) if outcome.run.run_id in replays else outcome
+        for outcome in results
+    ]
+
+
+def _with_replay(outcome: RemeasuredRun, replayed: RemeasuredRun) -> RemeasuredRun:
+    """Add the checks of a complete replay to a run.
+
+    On another configuration, the metrics of the replayed weights replace those of the recorded weights.
+    """
+    replay = replayed.whole
+    if replay is None:
+        return dataclasses.replace(outcome, record=None, exclusion=replayed.exclusion)
+    near = [Check(CREDIT_CHECK, "not possible", replay.near_backprop)] if replay.near_backprop else []
+    integrity = with_replaced(outcome.record.integrity, [*replay.checks, *near])
+    record = dataclasses.replace(outcome.record, integrity=integrity)
+    if replay.measured:
+        own, metric = record.measurements, headline_of(record.measurements).name
+        measurements = dataclasses.replace(
+            replay.measured,
+            sites={**own.sites, **replay.measured.sites},
+            scalars={**own.scalars, **replay.measured.scalars},
+            conventions={**own.conventions, **replay.measured.conventions},
+            failures={**own.failures, **replay.measured.failures},
+        )
+        recorded = own.scalars.get(metric, Reading(None, f"{metric} was not recorded"))
+        record = dataclasses.replace(record, measurements=measurements, recorded_result=recorded)
+    return dataclasses.replace(outcome, record=record, whole=replay)
 
 
 def _compared(tracker: Tracker, results: Sequence[RemeasuredRun]) -> list[RemeasuredRun]:
@@ -159,18 +191,30 @@ def _factory_problem(path: str) -> str:
 
 
 def _each(
-    tracker: Tracker, runs: Sequence[StoredRun], job: Callable, measuring: RemeasureOptions, data_root: Path | None
+    tracker: Tracker,
+    runs: Sequence[StoredRun],
+    activity: str,
+    job: Callable[..., RemeasuredRun],
+    measuring: RemeasureOptions,
+    opener: Callable[[], Tracker],
 ) -> list[RemeasuredRun]:
-    """Recompute the runs group by group; all runs of a group import the same third-party packages."""
+    """Recompute or replay the runs group by group.
+
+    All runs of a group import the same third-party packages.
+
+    Args:
+        activity: what is done with the runs, for the progress.
+        job: function of a tracker's opener and a run.
+    """
     if measuring.trust_logged:
-        return [remeasure_one(tracker, run, measuring, data_root) for run in runs]
+        return [job(lambda: tracker, run) for run in runs]
     groups: dict[frozenset[str], list[int]] = {frozenset(): []}
     for index, run in enumerate(runs):
         groups.setdefault(_packages(tracker, run, bool(measuring.factories)), []).append(index)
     results: dict[int, RemeasuredRun] = {}
     for packages, indices in groups.items():  # the first group imports no third-party package
         group_runs = [runs[position] for position in indices]
-        outcomes = _part(tracker, group_runs, job, measuring, data_root, bool(packages)) if group_runs else []
+        outcomes = _part(tracker, group_runs, activity, job, measuring, opener, bool(packages)) if group_runs else []
         results |= dict(zip(indices, outcomes, strict=True))
     return [results[position] for position in range(len(runs))]
 
@@ -178,40 +222,40 @@ def _each(
 def _part(
     tracker: Tracker,
     runs: Sequence[StoredRun],
-    job: Callable,
+    activity: str,
+    job: Callable[..., RemeasuredRun],
     measuring: RemeasureOptions,
-    data_root: Path | None,
+    opener: Callable[[], Tracker],
     third_party: bool,
 ) -> list[RemeasuredRun]:
-    """Recompute runs that all import the same third-party packages, or no third-party package."""
+    """Recompute or replay runs that all import the same third-party packages, or no third-party package."""
+    there = partial(job, opener)
     if measuring.executor:
-        return _on_a_cluster(tracker, runs, job, measuring)
-    count = min(int(measuring.jobs) or _default_processes(runs, measuring), len(runs))
+        return _on_a_cluster(tracker, runs, activity, there, measuring)
+    count = min(int(measuring.jobs) or default_processes(runs, activity), len(runs))
     # Third-party code may end its process or change functions, so it runs in other processes. If this process has
     # imported such code, built-in metrics are also computed in other processes.
     run_all = supervise if third_party or IMPORTED else run_jobs
     if count > 1 or run_all is supervise:
         with stop_on_signal() as stop:  # this process handles Ctrl-C, which workers ignore
-            return _run(tracker, runs, job, count, stop, run_all)
-
-    here = partial(_gather_there, lambda: tracker, measuring, data_root)
-    return _run(tracker, runs, here, 1, lambda: False, run_all)
+            return _run(tracker, runs, activity, there, count, stop, run_all)
+    return _run(tracker, runs, activity, partial(job, lambda: tracker), 1, lambda: False, run_all)
 
 
 def _on_a_cluster(
-    tracker: Tracker, runs: Sequence[StoredRun], job: Callable, measuring: RemeasureOptions
+    tracker: Tracker, runs: Sequence[StoredRun], activity: str, job: Callable, measuring: RemeasureOptions
 ) -> list[RemeasuredRun]:
-    """Recompute the runs with the executor that the user chose."""
+    """Recompute or replay the runs with the executor that the user chose."""
     executor = executors.CATALOG.get(measuring.executor)
     resources = asked_resources(measuring.executor, measuring.cluster, measuring.device, [])
     with executor.opened(resources) as capacity, stop_on_signal() as stop:
         check_reach(tracker.uri, capacity)
-        limit = capacity.at_once or _default_processes(runs, measuring)
+        limit = capacity.at_once or default_processes(runs, activity)
 
         def run_all(jobs: Sequence[Any], task: Callable[..., RemeasuredRun], processes: int, *signals: Any) -> None:
             executor.run(jobs, partial(in_one_step, task), dataclasses.replace(resources, at_once=processes), *signals)
 
-        return _run(tracker, runs, job, min(int(measuring.jobs) or limit, limit, len(runs)), stop, run_all)
+        return _run(tracker, runs, activity, job, min(int(measuring.jobs) or limit, limit, len(runs)), stop, run_all)
 
 
 def _packages(tracker: Tracker, run: StoredRun, factories: bool) -> frozenset[str]:
@@ -231,7 +275,7 @@ def _with_third_party(
     selected = [outcome for outcome in results if outcome.record and outcome.redrawn]
     if not selected or not diagnostics.CATALOG.third_party():
         return results
-    count = min(int(measuring.jobs) or _default_processes([outcome.run for outcome in selected]), len(selected))
+    count = min(int(measuring.jobs) or default_processes([outcome.run for outcome in selected]), len(selected))
     measurements = measured_apart([outcome.run for outcome in selected], job, count)
     records = {
         outcome.run.run_id: with_third_party(outcome.record, read_record(tracker, outcome.run).measurements, extra)
@@ -256,13 +300,22 @@ def _third_party_there(
         return remeasure(setup, checkpoint, feedback, digests, initial, recorded, usable_members())
 
 
-def remeasure_one(
-    tracker: Tracker, run: StoredRun, measuring: RemeasureOptions, data_root: Path | None
+def _job(
+    work: Callable[..., RemeasuredRun],
+    opener: Callable[[], Tracker],
+    run: StoredRun,
+    *signals: Any,
+    measuring: RemeasureOptions,
+    **inputs: Any,
 ) -> RemeasuredRun:
-    """Recompute the metrics of one run; if an error occurs, return it as the `exclusion` of the result."""
+    """Recompute or replay one run; if an error occurs, return it as the `exclusion` of the result.
+
+    A worker opens the tracker itself, because a tracker cannot be pickled.
+    """
+    tracker = opener()
     try:
         with on_device(measuring.device):
-            return RemeasuredRun(run, *remeasure_run(tracker, run, measuring, data_root))
+            return work(tracker, run, measuring, **inputs)
     except IntegrityError as error:
         exclusion = make_exclusion(tracker, run, f"{INTEGRITY_FAILURE}: {error}", kind="integrity")
         return RemeasuredRun(run, exclusion=exclusion)
@@ -270,28 +323,51 @@ def remeasure_one(
         return _broken(tracker, run, f"{type(error).__name__}: {error}", traceback.format_exc())
 
 
+def remeasure_one(
+    tracker: Tracker, run: StoredRun, measuring: RemeasureOptions, data_root: Path | None
+) -> RemeasuredRun:
+    """Recompute the metrics of one run; if an error occurs, return it as the `exclusion` of the result."""
+    return _job(_remeasured, lambda: tracker, run, measuring=measuring, data_root=data_root)
+
+
+def _remeasured(tracker: Tracker, run: StoredRun, measuring: RemeasureOptions, data_root: Path | None) -> RemeasuredRun:
+    """Recompute the metrics of one run and replay its first steps."""
+    return RemeasuredRun(run, *remeasure_run(tracker, run, measuring, data_root))
+
+
+def _replayed_one(
+    tracker: Tracker,
+    run: StoredRun,
+    measuring: RemeasureOptions,
+    data_root: Path | None,
+    planned: Mapping[str, PlannedReplay],
+) -> RemeasuredRun:
+    """Replay the whole training of one recomputed run, as far as its limit allows."""
+    record, plan = read_record(tracker, run), planned[run.run_id]
+    recorded = record.measurements.conventions
+    with pinned_threads(int(recorded["threads"])):
+        setup = build_setup(record.spec, device_of(record.spec.device_class), data_root)
+        feedback = tracker.artifact(record.run_id, schema.FEEDBACK)
+        training = _recorded_training(tracker, record, setup, feedback, measuring, is_full_replay=True)
+        return RemeasuredRun(run, whole=replay_whole(setup, training, plan.cpu_limit, plan.fits, recorded))
+
+
 def _broken(tracker: Tracker, run: StoredRun, error: str, failure: str) -> RemeasuredRun:
     return RemeasuredRun(run, exclusion=make_exclusion(tracker, run, f"cannot be recomputed: {error}", failure))
-
-
-def _gather_there(
-    opener: Callable[[], Tracker], measuring: RemeasureOptions, data_root: Path | None, run: StoredRun, *_: Any
-) -> RemeasuredRun:
-    """Recompute one run in a worker, which opens the tracker itself, because a tracker cannot be pickled."""
-    return remeasure_one(opener(), run, measuring, data_root)
 
 
 def _run(
     tracker: Tracker,
     runs: Sequence[StoredRun],
+    activity: str,
     work: Callable,
     processes: int,
     stop: Callable[[], bool],
     run_all: Callable[..., None],
 ) -> list[RemeasuredRun]:
-    """Recompute the runs in `processes` workers, which the function `run_all` starts."""
+    """Recompute or replay the runs in `processes` workers, which the function `run_all` starts."""
     results: dict[int, RemeasuredRun] = {}
-    title = f"recomputing {pluralise(len(runs), 'run')}" + (f", {processes} at a time" if processes > 1 else "")
+    title = f"{activity} {pluralise(len(runs), 'run')}" + (f", {processes} at a time" if processes > 1 else "")
     with Progress(title, [run.name for run in runs], lambda outcome: outcome.text) as progress:
 
         def receive(event: JobEvent) -> None:
@@ -305,18 +381,18 @@ def _run(
 
         run_all(runs, work, processes, stop, receive)
     if len(results) < len(runs):
-        raise Interrupted("stopped while runs were recomputed; no run was judged")
+        raise Interrupted("stopped while runs were recomputed or replayed; no run was judged")
     return [results[index] for index in range(len(runs))]
 
 
-def _default_processes(runs: Sequence[StoredRun], measuring: RemeasureOptions = RemeasureOptions()) -> int:
+def default_processes(runs: Sequence[StoredRun], activity: str = RECOMPUTING) -> int:
     """Return the fastest number of processes for these runs; 1 if a run needs a GPU."""
     if any(run.params.get(f"{schema.PARAM}device_class") == "cuda" for run in runs):
         return 1
-    whole = measuring.whole or ()
-    epoch_params = [run.params.get(f"{schema.PARAM}epochs", "") for run in runs if run.run_id in whole]
+    epoch_params = [run.params.get(f"{schema.PARAM}epochs", "") for run in runs if activity == REPLAYING]
     replayed = sum(int(epochs) for epochs in epoch_params if epochs.isdecimal() and len(epochs) < 9)
-    return max(1, min(usable_cores(), (len(runs) + replayed // EPOCHS_A_RUN) // RUNS_A_PROCESS))
+    work = replayed // EPOCHS_A_RUN if activity == REPLAYING else len(runs)
+    return max(1, min(usable_cores(), work // RUNS_A_PROCESS))
 
 
 def remeasure_run(
@@ -367,8 +443,7 @@ def _measured(
         with pinned_threads(int(record.measurements.conventions["threads"])):
             setup = build_setup(record.spec, device_of(record.spec.device_class), data_root)
             recorded_training = _recorded_training(tracker, record, setup, feedback, measuring)
-            is_whole = record.run_id in (measuring.whole or ())
-            replay = replay_training(setup, recorded_training, measuring.replay, is_whole)
+            replay = replay_first_steps(setup, recorded_training, measuring.replay)
             recorded = record.measurements.conventions
             initial, members = _initial_weights(setup, recorded_training), diagnostics.CATALOG.built_in()
             remeasured = remeasure(setup, checkpoint, feedback, digests, initial, recorded, members)
@@ -403,7 +478,12 @@ def _initial_weights(setup: RunSetup, recorded_training: RecordedTraining) -> Ma
 
 
 def _recorded_training(
-    tracker: Tracker, record: RunRecord, setup: RunSetup, feedback: Path | None, measuring: RemeasureOptions
+    tracker: Tracker,
+    record: RunRecord,
+    setup: RunSetup,
+    feedback: Path | None,
+    measuring: RemeasureOptions,
+    is_full_replay: bool = False,
 ) -> RecordedTraining:
     """Return the recorded files and digests with which a replay is compared."""
     digests = {role: record.digests.get(ROLES[role]) for role in ("initial", "feedback")}
@@ -425,7 +505,7 @@ def _recorded_training(
         for epoch, name in epoch_files.items()
         if name in record.digests and (path := tracker.artifact(record.run_id, name))
     }
-    recorded = recorded_epochs(tracker, record, measuring, epochs_run, setup.task.headline)
+    recorded = recorded_epochs(tracker, record, measuring, epochs_run, setup.task.headline, is_full_replay)
     return RecordedTraining(
         initial,
         content,

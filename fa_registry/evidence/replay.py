@@ -12,29 +12,16 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import torch
-from torch.utils.flop_counter import FlopCounterMode
-
-from fa_registry import architectures, diagnostics
-from fa_registry.diagnostics import eval_mode
+from fa_registry import diagnostics
+from fa_registry.metrics import Headline
 from fa_registry.records import Check, Measurements, Reading, Scalar
-from fa_registry.records.configurations import undecidable
 from fa_registry.training.epoch_chain import linked, state_digest
-from fa_registry.training.measuring import measure, test_metrics
+from fa_registry.training.measuring import measure
 from fa_registry.training.probe_context import conventions_of_setup
-from fa_registry.training.run_setup import RunSetup
 from fa_registry.training.trainer import Trainer
 
 WHOLE, KEPT = "whole training", "kept states"  # subjects of a Check
-# Greatest number of multiplications that `auto` replays: some 30 CPU seconds at 7e9 per second, plus the overhead of every step. A
-# run of the digits study (100 epochs) has 1.1e11. Multiplications are counted, not timed, so that the choice is reproducible.
-WHOLE_WORK = 2e11
-STEP_WORK = 2e7
-# Largest difference of the main metric that rounding explains. On another configuration, rounding separates two honest trainings
-# as much as another seed does. On digits, the standard deviation over seeds is at most .026 of accuracy (dfa+pen). Another method
-# has a larger difference: the accuracy of bp is .7 above that of dfa. The limit has not been calibrated for any other main metric.
-SAME_RESULT = 0.1
-OTHER_BITS = "digests of late epochs can only agree on the configuration that trained the run"
+UNREPEATABLE = "only a CPU repeats a training bit by bit"
 
 
 @dataclass(frozen=True)
@@ -113,31 +100,6 @@ class EpochComparison:
             self._rows.append(trainer.epoch)
         return dataclasses.replace(measured, scalars={**measured.scalars, **(losses or {})})
 
-    def check_elsewhere(self, setup: RunSetup, steps: int, configuration_difference: str) -> Check:
-        """Compare the final main metric, such as the accuracy, on another configuration.
-
-        Digests cannot be compared, because they differ between configurations.
-
-        Args:
-            setup: the setup with the weights at the end of the replay.
-            steps: number of replayed steps.
-            configuration_difference: text of configurations.described_difference about the two configurations.
-        """
-        metrics = test_metrics(setup)
-        headline = setup.task.headline
-        recorded, replayed = self._recorded.result, metrics[headline.name].value
-        counts = {"steps": steps, "epochs": self._epochs}
-        if replayed is None:
-            return Check(WHOLE, "not possible", OTHER_BITS, **counts)
-        text = f"in the replay from the specification, the {headline.metric.label} is {replayed:.4f}"
-        if recorded is None:  # every run records it; without it, the replay would be compared with nothing
-            return Check(WHOLE, "differs", f"{text}; the run recorded no {headline.symbol}", **counts)
-        value = "N/A" if recorded.value is None else f"{recorded.value:.4f}"
-        text = f"{text}; the recorded {headline.symbol} is {value}"
-        if recorded.value is None or abs(replayed - recorded.value) > SAME_RESULT:
-            return undecidable(WHOLE, configuration_difference, text, **counts)
-        return Check(WHOLE, "not possible", f"{text}; {OTHER_BITS}", **counts)
-
     def check(self, steps: int, final: str) -> Check:
         """Return the result of the comparison.
 
@@ -160,21 +122,32 @@ class EpochComparison:
         return Check(WHOLE, outcome, f"{part}; {digests}; {rows}", **counts)
 
 
-def work_of(setup: RunSetup, epochs: int) -> float:
-    """Return the number of multiplications that count for a training with this number of epochs.
+def check_elsewhere(
+    headline: Headline, recorded: Reading | None, replayed: Reading | None, configuration_difference: str, **counts: int
+) -> Check:
+    """Return the check of a whole replay on another configuration, where the replayed weights are judged.
 
-    One multiplication per sample and weight counts, and an overhead per step. A built-in network may use a weight several times
-    per sample, which counts. The forward pass of any other network is not counted: it could waste work, so that no training of the
-    network would ever be replayed.
+    No digest can agree there, because rounding separates two trainings of one specification. The recorded main metric is therefore
+    compared with nothing: the audit judges the metrics of the replay.
+
+    Args:
+        headline: the main metric of the run's task.
+        recorded: the main metric that the run recorded, or None if the run did not record it, which every run does.
+        replayed: the main metric of the replayed weights.
+        configuration_difference: text of configurations.described_difference, or an empty string on a GPU.
+        counts: the fields `steps` and `epochs` of the check.
     """
-    samples, batch = len(setup.splits.train_labels), setup.spec.recipe.batch_size
-    per_sample = sum(parameter.numel() for parameter in setup.network.parameters())
-    if architectures.CATALOG.location(setup.spec.architecture).is_builtin:
-        with FlopCounterMode(display=False) as counter, torch.no_grad(), eval_mode(setup.network):
-            setup.network(setup.splits.test_images[:1])
-        per_sample = max(counter.get_total_flops() / 2, per_sample)
-    steps = -(-samples // batch)
-    return epochs * (samples * per_sample + steps * STEP_WORK)
+    values = [
+        "N/A" if reading is None or reading.value is None else f"{reading.value:.4f}"
+        for reading in (replayed, recorded)
+    ]
+    if recorded is None:
+        return Check(WHOLE, "differs", f"the run recorded no {headline.symbol}; the replay has {values[0]}", **counts)
+    text = (
+        f"every step was replayed from the specification, and the replayed weights are judged: {headline.metric.label} "
+        f"{values[0]}, recorded {values[1]} ({configuration_difference or UNREPEATABLE})"
+    )
+    return Check(WHOLE, "agrees", text, **counts)
 
 
 def continues(chain: Sequence[str], trainer: Trainer) -> bool:

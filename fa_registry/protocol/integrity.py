@@ -164,6 +164,16 @@ def with_checks(integrity: Integrity, checks: Sequence[Check]) -> Integrity:
     return Integrity(state, (*differing, *undecided, *earlier), (*integrity.checks, *checks), integrity.differences)
 
 
+def with_replaced(integrity: Integrity, checks: Sequence[Check]) -> Integrity:
+    """Replace the checks that have the subjects of `checks`, and add the other checks."""
+    subjects = {check.subject for check in checks}
+    replaced = [check for check in integrity.checks if check.subject in subjects]
+    texts = {f"{check.subject}: {check.detail}" for check in replaced}
+    details = tuple(text for text in integrity.details if text not in texts)
+    others = tuple(check for check in integrity.checks if check.subject not in subjects)
+    return with_checks(dataclasses.replace(integrity, details=details, checks=others), checks)
+
+
 def merged(logged: Measurements, recomputed: Measurements) -> Measurements:
     """Return the recomputed metrics, together with the logged metrics that exist only in training."""
     training_scalars = {name: logged.scalars[name] for name in ONLY_IN_TRAINING if name in logged.scalars}

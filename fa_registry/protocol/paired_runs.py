@@ -174,6 +174,8 @@ class Margins:
         headline: the main metric and its margin.
         over_shallow: margin of the frozen controls over those without blocks, in the unit of the headline, if the whole interval
             of this margin is below 0; else None.
+        replayed: mean margin of the seeds whose run and control the audit trained again on another configuration, see
+            `RunRecord.recorded_result`; None if there is no such seed, or only such seeds.
     """
 
     mean: float | None
@@ -194,6 +196,7 @@ class Margins:
     df: float | None = None
     error_shares: tuple[float, float] | None = None
     over_shallow: float | None = None
+    replayed: float | None = None
 
     @property
     def is_test_set_known(self) -> bool:
@@ -292,6 +295,7 @@ class SeedGroup:
             ),
             chance=_only({chance_of(case.record) for case in cases}),
             over_shallow=_over_shallow(cases, headline, self.confidence),
+            replayed=_replayed(cases, margins.by_seed),
         )
 
     @property
@@ -412,6 +416,19 @@ def _estimated(
         samples=samples,
         headline=headline,
     )
+
+
+def _replayed(cases: Sequence[RunWithControl], by_seed: Mapping[int, float]) -> float | None:
+    """Return the mean margin of the seeds whose replayed weights are judged.
+
+    The result is None if these are no seeds or all seeds.
+    """
+    replayed = [
+        by_seed[case.record.spec.seed]
+        for case in cases
+        if case.record.recorded_result and (case.frozen is None or case.frozen.recorded_result)
+    ]
+    return mean(replayed) if 0 < len(replayed) < len(cases) else None
 
 
 def _over_shallow(cases: Sequence[RunWithControl], headline: Headline, confidence: float) -> float | None:

@@ -307,6 +307,14 @@ def judge_over_seeds(rule: Rule, case: RunWithControl, group: SeedGroup) -> Find
             f"{len(group.family.members(headline.name))} methods of the setting "
             "(Holm's procedure)"
         )
+    # elsewhere no digest can agree: the recorded results of the other seeds count only if they decide as the replays do
+    is_decided = margins.replayed is not None and state in (rule.fired, rule.clear)
+    if is_decided and (margins.replayed < rule.threshold) != (state == rule.fired):
+        outcome, state, causes = "warn", UNDECIDED, ("replay on the other side",)
+        obstacles["replay on the other side"] = (
+            f"the seeds that this audit trained again have a margin of {headline.signed(margins.replayed)} {headline.unit}, on "
+            "the other side of the limit"
+        )
     if margins.other_set:
         outcome, state = _at_most_warned(outcome, state, stated=False)
     margin_text = (

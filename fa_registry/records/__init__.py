@@ -24,6 +24,7 @@ from fa_registry.records.audits import (
     SecondOpinion,
     SelectionSummary,
     UndecidedCause,
+    UnfittedRun,
     Verdict,
     Waiver,
 )

@@ -28,6 +28,7 @@ UndecidedCause = Literal[
     "outlier",
     "margin at the limit",
     "several methods",
+    "replay on the other side",
     "accuracy at chance",
 ]
 
@@ -347,6 +348,20 @@ class ReplayedRun:
 
 
 @dataclass(frozen=True)
+class UnfittedRun:
+    """Run whose complete training the audit would have replayed with a larger budget of CPU time."""
+
+    run_id: str
+    """id of the run in the tracking store"""
+    method: str
+    """label of the run's method"""
+    setting: str
+    """readable name of the run's setting"""
+    cpu_seconds: float
+    """estimated CPU time of the complete replay in seconds, with two significant digits"""
+
+
+@dataclass(frozen=True)
 class Replay:
     """Selection and outcomes of the runs whose complete training the audit replayed."""
 
@@ -356,6 +371,12 @@ class Replay:
     """auto, all, off, or a number of steps"""
     runs: Many[ReplayedRun] = ()
     """the chosen runs, in the report's order"""
+    budget: float | None = None
+    """CPU time in seconds that the reader allowed for complete replays; null if there was no limit"""
+    unfitted: Many[UnfittedRun] = ()
+    """runs that the budget left out, or whose replay it ended early"""
+    needed: float = 0.0
+    """estimated budget in seconds with which no run is left out; 0 if none is"""
 
 
 @dataclass(frozen=True, repr=False)

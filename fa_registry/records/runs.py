@@ -308,6 +308,10 @@ class RunRecord(NotebookRepr):
     """metric (growth, gamma) → its readings by site at evenly spaced epochs"""
     conformance: Conformance | None = None
     """whether the method matches its card; null if no audit checked this"""
+    recorded_result: Reading | None = None
+    """main metric of the recorded weights, if `measurements` are those of the audit's own training of the specification (on
+    another configuration than that of the recorded training); else null
+    """
 
     def __repr__(self) -> str:
         return f"RunRecord({self.name!r}, {self.status}, {self.run_id})"

@@ -219,6 +219,10 @@ CAUSES: Mapping[UndecidedCause, str] = MappingProxyType(
         "several methods": (
             "The interval would decide this method alone, but not together with the other methods of the setting (Holm's procedure)"
         ),
+        "replay on the other side": (
+            "The seeds that the audit trained again on this machine are on the other side of the limit, so the recorded results of "
+            "the other seeds decide nothing"
+        ),
         "accuracy at chance": "The interval of the run's main metric contains chance",
     }
 )

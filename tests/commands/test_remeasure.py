@@ -99,19 +99,12 @@ def test_a_changed_file_is_distinguished_from_other_failures(stored, tmp_path, m
     assert bool(gathered.exclusion.failure) == (kind == "broken")
 
 
-@pytest.mark.parametrize(
-    ("count", "cores", "whole", "epochs", "processes"),
-    [
-        *((7, 4, 0, "100", 1), (15, 8, 0, "100", 1), (16, 4, 0, "100", 2), (99, 4, 0, "100", 4), (0, 4, 0, "100", 1)),
-        *((3, 4, 3, "100", 3), (3, 2, 3, "100", 2), (3, 4, 3, "4", 1), (3, 4, 1, "100", 1), (3, 4, 3, "many", 1)),
-    ],
-)
-def test_processes_are_started_where_they_pay(stored, tmp_path, monkeypatch, count, cores, whole, epochs, processes):
+@pytest.mark.parametrize(("count", "cores", "processes"), [(7, 4, 1), (15, 8, 1), (16, 4, 2), (99, 4, 4), (0, 4, 1)])
+def test_processes_are_started_where_they_pay(stored, tmp_path, monkeypatch, count, cores, processes):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)  # a GPU does not matter to CPU runs
     monkeypatch.setattr(remeasure, "usable_cores", lambda: cores)
     names = [f"run {number}" for number in range(count)]
-    runs = [dataclasses.replace(stored(name), params={"cfg/epochs": epochs}) for name in names]
-    measuring = RemeasureOptions(whole=frozenset(run.run_id for run in runs[:whole]))
+    runs = [dataclasses.replace(stored(name), params={"cfg/epochs": "100"}) for name in names]
     started = []
 
     def run_jobs(jobs, work, processes, stop, tell):
@@ -122,5 +115,15 @@ def test_processes_are_started_where_they_pay(stored, tmp_path, monkeypatch, cou
     monkeypatch.setattr(remeasure, "run_jobs", run_jobs)
     on_gpu = [dataclasses.replace(run, params=run.params | {"cfg/device_class": "cuda"}) for run in runs]
     for chosen in (runs, on_gpu):
-        remeasure_all(MemoryTracker(tmp_path), chosen, measuring)
+        remeasure_all(MemoryTracker(tmp_path), chosen, RemeasureOptions())
     assert started == ([processes, 1] if runs else started)
+
+
+@pytest.mark.parametrize(
+    ("count", "cores", "epochs", "processes"),
+    [(3, 4, "100", 3), (3, 2, "100", 2), (3, 4, "4", 1), (1, 4, "100", 1), (3, 4, "many", 1)],
+)
+def test_a_replay_of_many_epochs_pays_sooner(stored, monkeypatch, count, cores, epochs, processes):
+    monkeypatch.setattr(remeasure, "usable_cores", lambda: cores)
+    runs = [dataclasses.replace(stored(f"run {number}"), params={"cfg/epochs": epochs}) for number in range(count)]
+    assert remeasure.default_processes(runs, remeasure.REPLAYING) == processes

@@ -13,8 +13,8 @@ import pytest
 from filelock import FileLock
 
 from fa_registry import diagnostics, jsonio
-from fa_registry.evidence import remeasure, replay_from_seed
-from fa_registry.evidence.replay_from_seed import ReplayResult
+from fa_registry.evidence import remeasure
+from fa_registry.evidence.replayer import ReplayResult
 from fa_registry.records import RunRecord
 from fa_registry.tracking import schema
 
@@ -84,12 +84,9 @@ def remembering(measure: Callable[..., tuple[RunRecord, ReplayResult | None]], k
         paths = [path for path in folder.rglob("*") if path.is_file() and path not in added]
         files = {str(path.relative_to(folder)): jsonio.file_digest(path) for path in paths}
         asked = [jsonio.encode(record), files, measuring.trust_logged, str(data_root), str(measuring.replay)]
-        whole = record.run_id in (measuring.whole or ())
-        asked += [whole, measuring.nonce if whole else ""]
         code = [jsonio.encode(remeasure.code_check(record)), diagnostics.CATALOG.names()]
-        asked += [replay_from_seed.WHOLE_WORK]
         # A test may put its own functions in their place.
-        functions = (remeasure.obstacle, remeasure.build_setup, remeasure.replay_training, remeasure.remeasure)
+        functions = (remeasure.obstacle, remeasure.build_setup, remeasure.replay_first_steps, remeasure.remeasure)
         key = (jsonio.digest_of([asked, code]), *functions)
         if key not in known:
             known[key] = measure(tracker, record, measuring, data_root)

@@ -182,6 +182,25 @@ def test_a_control_that_is_worse_than_no_blocks_decides_nothing(shallow, undecid
     assert judge_all([*runs, *changed], EDITION)[0].findings[2].state == "CLEARS"
 
 
+SPREAD = {
+    seed: round(0.31 + 0.02 * seed, 4) for seed in range(10)
+}  # margins of 1, 3, … 19 pp; the mean clears the limit of 2 pp
+
+
+@pytest.mark.parametrize(
+    ("replayed", "state"),
+    [((), "CLEARS"), ((5,), "CLEARS"), ((0, 9), "CLEARS"), ((0,), "UNDECIDED"), (tuple(SPREAD), "CLEARS")],
+)
+def test_what_an_audit_elsewhere_trained_itself_must_lie_on_the_side_of_the_verdict(replayed, state):
+    """On another configuration no digest can agree, so an author could record any result for the seeds that are not replayed."""
+    runs = over_seeds(SPREAD, dict.fromkeys(SPREAD, 0.3))
+    seen = [
+        dataclasses.replace(run, recorded_result=Reading(0.5)) if run.spec.seed in replayed else run for run in runs
+    ]
+    finding = judge_all(seen, EDITION)[0].findings[2]
+    assert (finding.state, finding.undecided) == (state, ("replay on the other side",) if state == "UNDECIDED" else ())
+
+
 @pytest.mark.long
 def test_a_method_at_chance_passes_in_few_studies():
     """Three seeds guess ten classes on 360 samples; the controls answer by chance too, so 2 pp above them is luck."""

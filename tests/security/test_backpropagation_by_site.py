@@ -20,7 +20,8 @@ from fa_registry.evidence.backprop_check import (
     early_objection,
 )
 from fa_registry.evidence.replay import RecordedEpochs
-from fa_registry.evidence.replay_from_seed import RecordedTraining, replay_training
+from fa_registry.evidence.replay_from_seed import replay_first_steps
+from fa_registry.evidence.replayer import RecordedTraining
 from fa_registry.methods.base import NoFeedback
 from fa_registry.methods.dfa import DirectFeedbackAlignment
 from fa_registry.seeding import generator
@@ -203,7 +204,7 @@ class ForAWhile(Mixed):
 def test_steps_that_an_author_cannot_know_are_compared_in_a_whole_replay():
     def replayed(draws):
         recorded = RecordedTraining(epochs=2, exact=False, recorded=RecordedEpochs(draws=draws))
-        return replay_training(setup_of(ForAWhile()), recorded, replay=80).near_backprop
+        return replay_first_steps(setup_of(ForAWhile()), recorded, replay=80).near_backprop
 
     assert replayed({}) == ""
     assert replayed({1: 45 + 7}).startswith(f"at step {45 + 8}: {ANOTHER_NAME}")

@@ -9,14 +9,13 @@ import torch
 
 from fa_registry.conformance import credit_check
 from fa_registry.errors import IntegrityError
-from fa_registry.evidence import replay_from_seed as redrawing
 from fa_registry.evidence.replay import RecordedEpochs
 from fa_registry.evidence.replay_from_seed import (
     ADOPTED,
     RecordedTraining,
     asked_steps,
     credit_in_training,
-    replay_training,
+    replay_first_steps,
 )
 from fa_registry.records.configurations import is_undecidable
 from fa_registry.training.checkpoint import save_tensors
@@ -58,7 +57,7 @@ def test_no_shipped_method_raises_an_alarm(tmp_path, method, options):
     if where.get("architecture", "resmlp") == "resmlp":
         where = {**where, "architecture_options": {**architecture, **options}}
     training, trainer = recorded_epoch(tmp_path, **where, penalty=0.01)
-    found = replay_training(tiny_task(**where, penalty=0.01, epochs=1), training)
+    found = replay_first_steps(tiny_task(**where, penalty=0.01, epochs=1), training)
     assert "differs" not in outcomes(found).values(), found.checks
     assert outcomes(found)["initial weights"] == outcomes(found)["first steps"] == "agrees"
     assert (found.steps, found.of) == (8, 12)
@@ -94,7 +93,7 @@ def test_no_kind_of_network_or_training_raises_an_alarm(tmp_path, changes):
     if changes.get("architecture") == "linear_lq":
         changes = {**changes, "architecture_options": {"num_blocks": 2, "learn": True, "sigma": 0.3}}
     training, trainer = recorded_epoch(tmp_path, **changes)
-    found = replay_training(tiny_task(**changes, epochs=1), training)
+    found = replay_first_steps(tiny_task(**changes, epochs=1), training)
     assert set(outcomes(found).values()) == {"agrees"}, found.checks
     assert credit_in_training(trainer.setup).outcome == "agrees"
 
@@ -102,7 +101,7 @@ def test_no_kind_of_network_or_training_raises_an_alarm(tmp_path, changes):
 def test_the_task_stays_as_it_was_drawn(tmp_path):
     training, _ = recorded_epoch(tmp_path)
     task, fresh = tiny_task(epochs=1), tiny_task(epochs=1)
-    replay_training(task, training)
+    replay_first_steps(task, training)
     for module in ("network", "feedback"):
         states = [getattr(one, module).state_dict() for one in (task, fresh)]
         assert all(torch.equal(states[0][name], tensor) for name, tensor in states[1].items())
@@ -124,7 +123,7 @@ def test_on_another_machine_a_draw_may_differ_in_its_last_bits_alone(tmp_path, s
     digest = save_tensors(training.feedback, shifted)
     digests = {**training.digests, "feedback": digest}
     training = dataclasses.replace(training, digests=digests, exact=not elsewhere, elsewhere=elsewhere)
-    found = {check.subject: check for check in replay_training(tiny_task(epochs=1), training).checks}["feedback"]
+    found = {check.subject: check for check in replay_first_steps(tiny_task(epochs=1), training).checks}["feedback"]
     assert found.outcome == outcome
     assert is_undecidable(found) == (outcome == "not possible")
     assert outcome != "not possible" or ELSEWHERE in found.detail
@@ -146,7 +145,7 @@ def test_on_another_machine_the_first_steps_may_end_a_share_of_the_way_apart(tmp
     moved = {name: tensor + share * (tensor - start[name]) for name, tensor in trainer.early.tensors.items()}
     digests = {**training.digests, "early": save_tensors(training.early, moved)}
     training = dataclasses.replace(training, digests=digests, exact=not elsewhere, elsewhere=elsewhere)
-    found = {check.subject: check for check in replay_training(tiny_task(epochs=1), training).checks}["first steps"]
+    found = {check.subject: check for check in replay_first_steps(tiny_task(epochs=1), training).checks}["first steps"]
     assert found.outcome == outcome
     assert is_undecidable(found) == (outcome == "not possible")
 
@@ -161,20 +160,20 @@ def test_feedback_that_rests_is_compared_by_its_own_size(tmp_path, shift, outcom
     }
     digests = {**training.digests, "early": save_tensors(training.early, shifted)}
     training = dataclasses.replace(training, digests=digests, exact=False, elsewhere=ELSEWHERE)
-    assert outcomes(replay_training(tiny_task(epochs=1), training))["first steps"] == outcome
+    assert outcomes(replay_first_steps(tiny_task(epochs=1), training))["first steps"] == outcome
 
 
 def test_a_digest_of_another_draw_is_concluded_by_the_replay(tmp_path):
     """Only the digest of the initial weights is recorded: the first steps show whether they are those of the seed."""
     training, _ = recorded_epoch(tmp_path)
     digest = dataclasses.replace(training, initial=None, initial_content="0" * 64, exact=False, elsewhere=ELSEWHERE)
-    assert outcomes(replay_training(tiny_task(epochs=1), digest))["initial weights"] == "agrees"
-    unasked = replay_training(tiny_task(epochs=1), digest, "off").checks[0]
+    assert outcomes(replay_first_steps(tiny_task(epochs=1), digest))["initial weights"] == "agrees"
+    unasked = replay_first_steps(tiny_task(epochs=1), digest, "off").checks[0]
     assert is_undecidable(unasked) and ELSEWHERE in unasked.detail
-    other = replay_training(tiny_task(epochs=1, seed=4), digest)
+    other = replay_first_steps(tiny_task(epochs=1, seed=4), digest)
     assert outcomes(other)["first steps"] == "differs" and is_undecidable(other.checks[0])
     same = dataclasses.replace(digest, exact=True, elsewhere="")
-    assert outcomes(replay_training(tiny_task(epochs=1), same))["initial weights"] == "differs"
+    assert outcomes(replay_first_steps(tiny_task(epochs=1), same))["initial weights"] == "differs"
 
 
 @pytest.mark.parametrize("method", ["dfa", "bp", "fa", "weight_fa"])
@@ -187,36 +186,27 @@ def test_on_another_machine_the_first_steps_go_the_same_way(tmp_path, method):
     with torch.no_grad():
         for weight in task.network.parameters():
             weight.mul_(1 + 1e-7 * torch.randn(weight.shape, generator=draw))
-    assert outcomes(replay_training(task, elsewhere))["first steps"] == "agrees"
-    assert outcomes(replay_training(task, training))["first steps"] == "differs"
+    assert outcomes(replay_first_steps(task, elsewhere))["first steps"] == "agrees"
+    assert outcomes(replay_first_steps(task, training))["first steps"] == "differs"
     (tmp_path / "other").mkdir()
     other, _ = recorded_epoch(tmp_path / "other", method="drtp")
     held = {**other.digests, "early": other.digests["early"]}
     swapped = dataclasses.replace(elsewhere, early=other.early, digests={**elsewhere.digests, "early": held["early"]})
-    assert outcomes(replay_training(task, swapped))["first steps"] == "differs"
+    assert outcomes(replay_first_steps(task, swapped))["first steps"] == "differs"
 
 
 def test_a_changed_file_is_an_integrity_error(tmp_path):
     training, _ = recorded_epoch(tmp_path)
     training.early.write_bytes(training.early.read_bytes()[:-1] + b"\x01")
     with pytest.raises(IntegrityError, match=r"early\.safetensors: expected SHA-256"):
-        replay_training(tiny_task(epochs=1), training)
+        replay_first_steps(tiny_task(epochs=1), training)
 
 
 def test_what_was_trained_elsewhere_cannot_be_drawn_again():
     task = tiny_task()
     adopted = dataclasses.replace(task, spec=dataclasses.replace(task.spec, weights="0" * 64))
-    assert {check.detail for check in replay_training(adopted, RecordedTraining()).checks} == {ADOPTED}
-    assert set(outcomes(replay_training(adopted, RecordedTraining())).values()) == {"not possible"}
-
-
-def test_a_network_too_large_to_be_taken_again_unasked_is_when_asked(tmp_path, monkeypatch):
-    monkeypatch.setattr(redrawing, "AUTO_WORK", 1e5)
-    training, _ = recorded_epoch(tmp_path)
-    found = replay_training(tiny_task(epochs=1), training)
-    assert outcomes(found)["first steps"] == "not possible" and found.steps == 0
-    assert "--replay 8 replays them" in found.checks[-1].detail
-    assert outcomes(replay_training(tiny_task(epochs=1), training, 8))["first steps"] == "agrees"
+    assert {check.detail for check in replay_first_steps(adopted, RecordedTraining()).checks} == {ADOPTED}
+    assert set(outcomes(replay_first_steps(adopted, RecordedTraining())).values()) == {"not possible"}
 
 
 @pytest.mark.parametrize(("value", "steps"), [("auto", "auto"), ("all", "all"), ("off", "off"), ("12", 12), (1, 1)])
