@@ -18,6 +18,7 @@ from fa_registry.evidence.backprop_check import (
     NO_FEEDBACK_LEARNS,
     backprop_check,
     early_objection,
+    site_cosines,
 )
 from fa_registry.evidence.replay import RecordedEpochs
 from fa_registry.evidence.replay_from_seed import replay_first_steps
@@ -163,6 +164,17 @@ def trial_and_batch(method):
     setup = setup_of(method)
     trial = Trial.copy_of(setup, generator(3, "noise"))
     return trial, *setup.eval_batch
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
+def test_the_median_over_samples_is_a_cosine_whatever_the_length_of_the_gradient(scale):
+    """One huge sample hides the gradient from the cosine of the batch and of the update, not from the median."""
+
+    def scaled(inputs, exact, own):
+        return [scale * credit for credit in but_one_sample(inputs, exact, own)]
+
+    found = site_cosines(*trial_and_batch(Mixed(scaled)))
+    assert all(value == pytest.approx(1.0, abs=1e-5) for value in found.values())
 
 
 @pytest.mark.parametrize(
