@@ -17,7 +17,7 @@ from torch import Tensor
 
 from fa_registry import architectures, diagnostics, methods, provenance, tasks
 from fa_registry.architectures.base import stream_of
-from fa_registry.datasets.base import shared_samples
+from fa_registry.datasets._shared_samples import shared_samples
 from fa_registry.diagnostics import Observation
 from fa_registry.diagnostics.base import MOMENTS, REFERENCE_BATCH, Diagnostic, Measured
 from fa_registry.errors import PluginError

@@ -8,9 +8,8 @@ from contextlib import suppress
 import pytest
 import torch
 
-from fa_registry import architectures, datasets, methods
+from fa_registry import architectures, methods
 from fa_registry.architectures.base import Network
-from fa_registry.datasets.base import Splits, shared_samples, unaugmented
 from fa_registry.errors import InvalidFields
 from fa_registry.evidence.network_check import network_check, training_check, training_objection
 from fa_registry.protocol.evidence_rules import DATA, NETWORK, TRAINING, evidence
@@ -283,28 +282,7 @@ def test_an_embedding_that_is_frozen_with_the_blocks_is_seen(task):
     assert "embed." in training_check(task).detail
 
 
-# What is counted as shared.
-
-
-def splits_of(train: torch.Tensor, test: torch.Tensor, augment=unaugmented) -> Splits:
-    labels = torch.zeros(len(train), dtype=torch.int64), torch.zeros(len(test), dtype=torch.int64)
-    return Splits(train, labels[0], test, labels[1], augment, "the same digest")
-
-
-def test_shared_samples_are_counted_as_stored_and_as_augmented_and_by_no_digest_of_their_own():
-    images = torch.randn(40, 1, 4, 4, generator=torch.Generator().manual_seed(0))
-    padded = torch.nn.functional.pad(images, [1] * 4)
-    assert shared_samples(splits_of(images[:30], images[30:])) == 0
-    assert shared_samples(splits_of(images[:35], images[30:])) == 5
-    assert shared_samples(splits_of(images[:35], images[[34, 34, 39]])) == 2
-    assert shared_samples(splits_of(padded[:35], images[30:], lambda batch, draw: batch[:, :, 1:-1, 1:-1])) == 5
-    assert shared_samples(splits_of(-images[:35], images[30:], lambda batch, draw: -batch)) == 5
-    assert shared_samples(splits_of(images[:35] + 1e-6, images[30:])) == 0  # exact copies alone: SECURITY.md
-
-
-@pytest.mark.parametrize("name", ["digits", "digits_centred", "teacher_student", "lq"])
-def test_the_built_in_sets_share_no_sample(name):
-    assert shared_samples(datasets.get(name).load(torch.device("cpu"), None, 0)) == 0
+# How many shared samples are a finding; tests/datasets/test_shared_samples.py counts them.
 
 
 @pytest.mark.parametrize(("shared", "warned"), [(0, False), (1, False), (2, True), (None, False)])
