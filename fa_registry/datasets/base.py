@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import dataclasses
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -143,6 +144,22 @@ def tensors_digest(*tensors: Tensor) -> str:
         digest.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
         digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()
+
+
+def plain_splits(splits: Splits) -> Splits:
+    """Return the splits as the class Splits with plain tensors.
+
+    A subclass of Splits or Tensor could compute other values at each use. Usual splits are returned unchanged.
+    """
+    import torch  # late, because the cards of data sets are read without torch
+
+    fields = {field.name: getattr(splits, field.name) for field in dataclasses.fields(Splits)}
+    special = {
+        name: value.as_subclass(torch.Tensor)
+        for name, value in fields.items()
+        if isinstance(value, torch.Tensor) and type(value) is not torch.Tensor
+    }
+    return splits if type(splits) is Splits and not special else Splits(**{**fields, **special})
 
 
 def unaugmented(images: Tensor, generator: torch.Generator) -> Tensor:

@@ -18,6 +18,7 @@ from torch import Tensor
 from fa_registry import diagnostics
 from fa_registry.errors import IntegrityError, Interrupted, RegistryError, pluralise
 from fa_registry.evidence.backprop_check import backprop_check
+from fa_registry.evidence.data_check import DataWatch, with_compared_data
 from fa_registry.evidence.duplicate_weights import compared, final_weights, initial_weights
 from fa_registry.evidence.exclusions import INTEGRITY_FAILURE, RemeasuredRun, make_exclusion
 from fa_registry.evidence.network_check import network_check, task_check, training_check
@@ -127,7 +128,7 @@ def _recomputed(
 
 def _compared(tracker: Tracker, results: Sequence[RemeasuredRun]) -> list[RemeasuredRun]:
     """Compare the recomputed runs with each other and with the other runs of the store."""
-    records = compared(tracker, [outcome.record for outcome in results if outcome.record])
+    records = with_compared_data(compared(tracker, [outcome.record for outcome in results if outcome.record]))
     by_id = {record.run_id: record for record in with_repetitions(tracker, records)}
     return [
         dataclasses.replace(outcome, record=by_id[outcome.run.run_id]) if outcome.record else outcome
@@ -368,10 +369,11 @@ def _measured(
             setup = build_setup(record.spec, device_of(record.spec.device_class), data_root)
             recorded_training = _recorded_training(tracker, record, setup, feedback, measuring)
             is_whole = record.run_id in (measuring.whole or ())
-            replay = replay_training(setup, recorded_training, measuring.replay, is_whole)
+            data = DataWatch(setup, measuring.nonce)
+            replay = replay_training(data.setup, recorded_training, measuring.replay, is_whole)
             recorded = record.measurements.conventions
             initial, members = _initial_weights(setup, recorded_training), diagnostics.CATALOG.built_in()
-            remeasured = remeasure(setup, checkpoint, feedback, digests, initial, recorded, members)
+            remeasured = data.measured(remeasure(setup, checkpoint, feedback, digests, initial, recorded, members))
             # the method's credit cannot be recomputed for an adopted run or without the feedback state
             is_feedback_missing = bool(setup.feedback.state_dict()) and feedback is None
             skip_credit = measuring.replay == OFF or is_feedback_missing or setup.spec.weights
@@ -386,6 +388,7 @@ def _measured(
             )
             checks += [check for check in optional_checks if check]
             checks += fact_checks(record, setup, recorded_training.exact)
+            checks += data.checks(recorded, remeasured.conventions, recorded_training.exact, data_root)
     except IntegrityError as error:
         raise IntegrityError(f"run {record.run_id}: {error}") from error
     logged = built_in_part(record.measurements) if diagnostics.CATALOG.third_party() else record.measurements
