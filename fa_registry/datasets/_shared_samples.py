@@ -1,4 +1,7 @@
-"""Test samples that are also training samples: images bit by bit, and windows of a text at any offset."""
+"""Count of the test samples that are also training samples.
+
+Images are compared bit by bit, and windows of a text at any offset.
+"""
 
 from __future__ import annotations
 
@@ -42,10 +45,10 @@ def _is_text(splits: Splits) -> bool:
 
 
 def _shared_windows(splits: Splits) -> int:
-    """Count the test windows of which the training text contains every shingle, at any offset.
+    """Count the test windows of which the training text contains every shingle.
 
-    A shingle is a piece of SHINGLE tokens. The training text is the training windows one after another, so a test window that
-    begins in one training window and ends in the next one is found too.
+    A shingle is a piece of SHINGLE tokens, at any offset. The training text is the training windows one after another, so a test
+    window that begins in one training window and ends in the next one is found too.
 
     A text repeats itself, so single shingles prove nothing: 7 % of the bytes of the pages in docs/ are in shared shingles. Whole
     windows of 64 bytes are repeated less often: .16 % of these pages, .16 % of German quotations, .8 % of English ones and of the
@@ -60,7 +63,10 @@ def _shared_windows(splits: Splits) -> int:
 
 
 def _occurring(splits: Splits, hashes: np.ndarray) -> np.ndarray:
-    """Return which shingles with these hashes are in the training text, as an array of the same shape."""
+    """Return which of these hashes belong to a shingle of the training text.
+
+    The result has the shape of `hashes`.
+    """
     wanted, places = np.unique(hashes, return_inverse=True)
     is_found, table = np.zeros(len(wanted), dtype=bool), _Table(wanted)
     for shingles in _training_shingles(splits):
@@ -69,7 +75,7 @@ def _occurring(splits: Splits, hashes: np.ndarray) -> np.ndarray:
 
 
 class _Table:
-    """Sorted hashes with a first table, which excludes most other hashes without a search."""
+    """Sorted hashes, and a table that excludes most other hashes without a search."""
 
     def __init__(self, wanted: np.ndarray):
         self._wanted = wanted
@@ -87,7 +93,10 @@ class _Table:
 
 
 def _training_shingles(splits: Splits) -> Iterator[np.ndarray]:
-    """Yield the hashes of all shingles of the training text, in parts, without and with augmentation."""
+    """Yield the hashes of all shingles of the training text, in parts.
+
+    The text is read without and with augmentation.
+    """
     ends = {}  # of the text before, without and with augmentation
     for batches in _training_batches(splits):
         for kind, batch in enumerate(batches):
@@ -102,7 +111,10 @@ def _tokens(windows: Tensor) -> np.ndarray:
 
 
 def _hashes(tokens: np.ndarray) -> np.ndarray:
-    """Return the hash Σ_i t_i FACTOR^(SHINGLE − 1 − i) mod 2^64 of every shingle along the last axis."""
+    """Return the hash Σ_i t_i FACTOR^(SHINGLE − 1 − i) mod 2^64 of every shingle.
+
+    Shingles are pieces of the last axis.
+    """
     hashes, length, power = tokens, 1, np.array([FACTOR], dtype=np.uint64)  # an array wraps around without a warning
     while length < SHINGLE:
         hashes = hashes[..., :-length] * power + hashes[..., length:]
@@ -125,7 +137,7 @@ def _shared_rows(splits: Splits) -> int:
 
 
 def _training_batches(splits: Splits) -> Iterator[list[Tensor]]:
-    """Yield the training samples in batches: without augmentation, and with it if there is one."""
+    """Yield the training samples in batches, without and with augmentation."""
     import torch  # late, because the cards of data sets are read without torch
 
     generator = torch.Generator(splits.train_images.device).manual_seed(0)

@@ -1,4 +1,4 @@
-"""Check that a third-party data set gives the same data to a run and to its control, and to training and audit.
+"""Check that a third-party data set gives all runs, and the audit, the same data.
 
 A data set is a program. It can find out which run asks, for example from the call stack, from the environment or from the number
 of its calls, and then change the labels or the augmentation of the control. So the audit computes the digests itself: of the
@@ -52,7 +52,10 @@ class DataWatch:
             self.setup = dataclasses.replace(setup, splits=watched)
 
     def measured(self, measurements: Measurements) -> Measurements:
-        """Add the digest of the augmented batch to the conventions of a third-party data set's run."""
+        """Add the digest of one augmented batch to the conventions.
+
+        Measurements of a built-in data set are returned unchanged.
+        """
         if not self._is_third_party:
             return measurements
         conventions = {**measurements.conventions, BATCH: self._batch_digest(self._splits)}
@@ -87,7 +90,10 @@ class DataWatch:
             yield f"the run recorded no digests, or other digests, of the {', '.join(names)}"
 
     def _batch_digest(self, splits: Splits) -> str:
-        """Return the digest of one augmented batch and its labels; the nonce chooses the samples and random numbers."""
+        """Return the digest of one augmented batch and its labels.
+
+        The nonce chooses the samples and the random numbers.
+        """
         choice = torch.Generator().manual_seed(self._number("samples"))
         indices = torch.randperm(len(splits.train_labels), generator=choice)[:SAMPLES].to(self._device)
         draws = torch.Generator(self._device).manual_seed(self._number("augmentation"))
@@ -98,7 +104,7 @@ class DataWatch:
 
 
 class _Calls:
-    """An augmentation that remembers CALLS of its calls, each call with the same probability."""
+    """An augmentation that remembers CALLS of its calls, all equally likely."""
 
     def __init__(self, splits: Splits, seed: int):
         self._augment, self._random, self._count = splits.augment, random.Random(seed), 0
@@ -116,17 +122,17 @@ class _Calls:
         return batch
 
     def differing(self) -> int:
-        """Repeat the remembered calls outside of the training, and count those with another result."""
+        """Repeat the calls outside of the training; count those with another result."""
         return sum(
             tensors_digest(self._augment(images, copied(before))) != digest for images, before, digest in self._kept
         )
 
 
 def with_compared_data(records: Sequence[RunRecord]) -> list[RunRecord]:
-    """Compare the data of all runs of one third-party data set and seed, and add a check where they differ.
+    """Compare the data of all runs of one third-party data set and seed.
 
-    Method, control and setting must not matter to the data set, because `load` receives only device, root and seed. All digests
-    come from this audit and this machine. The order of the records does not change.
+    Runs whose data differ get a check. Method, control and setting must not matter to the data set, because `load` receives only
+    device, root and seed. All digests come from this audit and this machine. The order of the records does not change.
     """
     groups: dict[tuple[str, int, str], list[RunRecord]] = {}
     for record in records:
@@ -154,11 +160,14 @@ def _compared(record: RunRecord, group: Sequence[RunRecord]) -> RunRecord:
 
 
 def _differing(first: RunRecord, second: RunRecord) -> list[str]:
-    """Return the labels of the data that differ between two records; empty if a record has no digests of this audit."""
+    """Return the labels of the data that differ between two records.
+
+    The result is empty if a record has no digests of this audit.
+    """
     conventions = [record.measurements.conventions for record in (first, second)]
     return differing_labels(LABELS, *conventions) if all(BATCH in one for one in conventions) else []
 
 
 def differing_labels(names: Collection[str], first: Mapping[str, Scalar], second: Mapping[str, Scalar]) -> list[str]:
-    """Return the labels of those digests that differ or are missing in one of two mappings."""
+    """Return the labels of the digests that differ between two mappings."""
     return [LABELS[name] for name in names if first.get(name) != second.get(name)]

@@ -21,6 +21,7 @@ from fa_registry.evidence.backprop_check import backprop_check
 from fa_registry.evidence.data_check import DataWatch, with_compared_data
 from fa_registry.evidence.duplicate_weights import compared, final_weights, initial_weights
 from fa_registry.evidence.exclusions import INTEGRITY_FAILURE, RemeasuredRun, make_exclusion
+from fa_registry.evidence.kept_state_files import kept_state_files
 from fa_registry.evidence.network_check import network_check, task_check, training_check
 from fa_registry.evidence.options import RemeasureOptions
 from fa_registry.evidence.repetitions import with_repetitions
@@ -388,6 +389,7 @@ def _measured(
             )
             checks += [check for check in optional_checks if check]
             checks += fact_checks(record, setup, recorded_training.exact)
+            checks += kept_state_files(tracker, record)
             checks += data.checks(recorded, remeasured.conventions, recorded_training.exact, data_root)
     except IntegrityError as error:
         raise IntegrityError(f"run {record.run_id}: {error}") from error

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from fa_registry.records import RunSpec, Scalar
 from fa_registry.reporting.results import TableResult
-from fa_registry.studies.coordination import default_processes
+from fa_registry.studies.coordination import asked_keep, default_processes
 from fa_registry.studies.options import ExecutorOptions, RunSelector, StoreLocation, TrainingOptions
 from fa_registry.studies.rule_monitor import MonitoredRules
 from fa_registry.studies.study import Study
@@ -102,11 +102,11 @@ def plan_study(
         complete_ids, remarks = _complete(study, location.store, monitored_rules, training.keep_trained)
     if len(complete_ids) < len(study.specs):
         check_settings(study, selector.study)
-    settings = study.settings.items()
-    if states := training.keep.keep_states or study.keep_states:
         from fa_registry.studies.training_job import kept_text  # late, because it imports torch
 
-        remarks.append(kept_text(study.specs, states))
+        keep = asked_keep(training.keep, [], study.keep_states)
+        remarks += filter(None, [kept_text(study.specs, keep)])
+    settings = study.settings.items()
     return Plan(
         study.name,
         study.title,

@@ -10,6 +10,7 @@ from fa_registry.errors import Interrupted, InvalidFields, RegistryError, plural
 from fa_registry.records import RunSpec
 from fa_registry.reporting.results import Result
 from fa_registry.studies.coordination import (
+    asked_keep,
     asked_resources,
     parse_times,
     stopped_by_tag,
@@ -35,6 +36,7 @@ from fa_registry.tracking.stores import (
     open_tracker,
     page_lines,
 )
+from fa_registry.training.kept_states import AUTO
 from fa_registry.training.run_setup import unusable
 from fa_registry.training.spec_plugins import find_plugins
 from fa_registry.training.specs import parse_spec, run_name
@@ -96,7 +98,8 @@ def run_train(
         raise Interrupted(text)
     tracker.check_place()
     make_ready([find_plugins(spec).dataset], location.root)
-    if text := kept_text([spec], training.keep.keep_states):
+    training = replace(training, keep=asked_keep(training.keep, []))
+    if training.keep.keep_states != AUTO and (text := kept_text([spec], training.keep)):
         LOG.info("%s %s", run_name(spec), text)
     job = training_job(
         spec,
@@ -151,6 +154,7 @@ def _checked(
     problems = [f"study: {name_problem(study)}"] if study and name_problem(study) else []
     resources = asked_resources(executor, ClusterOptions(), options.device, problems)
     silence_seconds = parse_times(training, problems)
+    asked_keep(training.keep, problems)
     spec = None
     try:
         spec = parse_spec(options.fields)

@@ -113,7 +113,10 @@ def packages_of(spec: RunSpec) -> frozenset[str]:
 
 
 def has_third_party_data(spec: RunSpec) -> bool:
-    """Return whether another package contains the data set, or the data set that random_targets permutes."""
+    """Return whether another package contains the data set.
+
+    For random_targets, this is the data set whose labels are permuted.
+    """
     used = (name for catalog, name in plugins_of(spec) if catalog is datasets.CATALOG)
     return any(not datasets.CATALOG.location(name).is_builtin for name in used)
 

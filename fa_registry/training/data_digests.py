@@ -1,4 +1,7 @@
-"""Digests of the samples of a third-party data set, computed by this package and not by the data set."""
+"""Digests of the samples of a third-party data set.
+
+This package computes the digests, and not the data set.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ DIGESTED = {
 
 
 def data_digests(spec: RunSpec, splits: Splits) -> dict[str, str]:
-    """Return convention → SHA-256 of training and test tensors; empty for a built-in data set.
+    """Return convention → SHA-256 of the samples; empty for a built-in data set.
 
     Training calls the function after its last epoch, so samples that changed in the training give another digest.
     """
