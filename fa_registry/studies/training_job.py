@@ -292,8 +292,7 @@ def kept_text(specs: Sequence[RunSpec], keep: RetentionOptions) -> str:
     """Return how many training states the runs keep and of what size; empty if the caller asked for none."""
     if not keep.keep_states or not specs:
         return ""
-    first_of = {(spec.setting.identity, spec.method, spec.control): spec for spec in specs}  # one run of each kind
-    sizes = [(spec, TensorSizes.of_spec(spec)) for spec in first_of.values()]
+    sizes = TensorSizes.of_specs(specs)
     states = BY_DEFAULT if keep.keep_states == AUTO else keep.keep_states
     share = min(default_share(spec, size, keep.checkpoint_every) for spec, size in sizes)
     if keep.keep_states == AUTO and share > MOST_SHARE:

@@ -5,13 +5,16 @@ The rule depends only on the specification and the retention options, so every t
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
 from torch import nn
 
+from fa_registry import methods
+from fa_registry.architectures.base import Network
+from fa_registry.methods.base import NetworkShape
 from fa_registry.records import RunSpec
-from fa_registry.seeding import generator
 from fa_registry.training.controls import trainable_parameters
 from fa_registry.training.kept_states import AUTO, BY_DEFAULT, kept_epochs
 from fa_registry.training.run_setup import RunSetup, blank_input, build_network, network_shape
@@ -45,12 +48,21 @@ class TensorSizes:
         return cls(*sizes, sum(part.nbytes for part in trained if part.requires_grad))
 
     @classmethod
-    def of_spec(cls, spec: RunSpec) -> TensorSizes:
-        """Return the sizes of the tensors of a specification, without its data."""
-        method, card = find_plugins(spec).method, find_plugins(spec).card
-        network = build_network(spec, card)
-        shape = network_shape(network, blank_input(spec, card), card.classes)
-        return cls.of(spec, network, method.feedback(shape, spec.method_options, generator(spec.seed, "feedback")))
+    def of_specs(cls, specs: Iterable[RunSpec]) -> list[tuple[RunSpec, TensorSizes]]:
+        """Return the sizes for one specification of each setting, method and control, without loading data."""
+        networks: dict[tuple[str, str], tuple[Network, NetworkShape]] = {}  # one for all methods of a setting
+        sizes = []
+        for spec in {(spec.setting.identity, spec.method, spec.control): spec for spec in specs}.values():
+            kind, card = (spec.setting.identity, spec.control), find_plugins(spec).card
+            if kind not in networks:
+                network = build_network(spec, card)
+                networks[kind] = network, network_shape(network, blank_input(spec, card), card.classes)
+            network, shape = networks[kind]
+            is_builtin = methods.CATALOG.location(spec.method).is_builtin
+            with torch.device("meta" if is_builtin else "cpu"):  # no draw is needed for the sizes
+                feedback = find_plugins(spec).method.feedback(shape, spec.method_options, torch.Generator())
+            sizes.append((spec, cls.of(spec, network, feedback)))
+        return sizes
 
 
 def chosen_epochs(setup: RunSetup, states: str | int, checkpoint_every: int) -> tuple[int, ...]:

@@ -45,7 +45,8 @@ def test_the_sizes_of_a_specification_are_those_of_its_setup(change):
     state = {name: tensor.nbytes for name, tensor in trainer.state().items()}
     network = sum(size for name, size in state.items() if name.startswith("network."))
     expected = TensorSizes(network, sum(state.values()) - network, trained)
-    assert TensorSizes.of(setup.spec, setup.network, setup.feedback) == TensorSizes.of_spec(setup.spec) == expected
+    assert TensorSizes.of(setup.spec, setup.network, setup.feedback) == expected
+    assert TensorSizes.of_specs([setup.spec, setup.spec]) == [(setup.spec, expected)]
 
 
 @pytest.mark.parametrize(
@@ -78,8 +79,11 @@ def test_checkpoints_of_every_epoch_make_states_small():
 @pytest.mark.parametrize("name", ["digits", "tokens"])
 def test_the_built_in_studies_keep_no_states(name):
     """The numbers are in docs/decisions/09-replays.md."""
-    for spec in load_study(name).specs:
-        assert default_share(spec, TensorSizes.of_spec(spec), 0) > 1
+    specs = load_study(name).specs
+    sizes = TensorSizes.of_specs(specs)
+    assert {spec.method_label for spec, _ in sizes} <= {spec.method_label for spec in specs}
+    assert {spec.control for spec, _ in sizes} == {spec.control for spec in specs}
+    assert min(default_share(spec, size, 0) for spec, size in sizes) > 1
 
 
 @pytest.mark.parametrize("typed", ["auto", "all", 0, "0", "7", 7])
@@ -91,3 +95,9 @@ def test_numbers_and_words_are_read(typed):
 def test_other_values_are_refused(typed):
     with pytest.raises(ValueError, match="auto, all or a number of states"):
         asked_states(typed)
+
+
+def test_the_sizes_of_several_controls_of_one_setting_are_those_of_each_alone():
+    specs = [tiny_spec(method="bp", control=control) for control in ("frozen", "ladder_1", "none", "shallow")]
+    specs += [tiny_spec(method="kolen_pollack")]
+    assert TensorSizes.of_specs(specs) == [TensorSizes.of_specs([spec])[0] for spec in specs]
