@@ -1,7 +1,7 @@
 """Check that the files of the kept states are states of one training.
 
 A replay from a kept state proves one epoch. The files between the replayed epochs must fit too: otherwise an author could keep the
-states of an honest training beside other final weights.
+states of an honest training together with other final weights.
 """
 
 from __future__ import annotations
