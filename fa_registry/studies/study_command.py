@@ -154,7 +154,7 @@ def run_study(
         (result.stopped_early if is_early else result.present).append(run.run_id)
     if todo:
         from fa_registry.studies.data_files import make_ready  # late, because these modules import torch
-        from fa_registry.studies.training_job import kept_text
+        from fa_registry.training.state_sizes import planned_states
 
         if not is_new:
             check_settings(study, selector.study)
@@ -167,7 +167,8 @@ def run_study(
         return _nothing_to_train(study, result, tracker, launcher_run)
     if text := stopped_by_tag(tracker, study.name):
         raise Interrupted(text)
-    if training.keep.keep_states != AUTO and (text := kept_text(todo, training.keep)):
+    if training.keep.keep_states not in (AUTO, 0):
+        text = planned_states(todo, training.keep.keep_states, training.keep.checkpoint_every).text
         LOG.info("study %s: %s", study.name, text)
     tracker.check_place()
     first = random.randrange(len(todo)) if joins else 0  # workers begin with different specifications

@@ -26,7 +26,7 @@ from fa_registry.studies.progress import joined
 from fa_registry.studies.rule_monitor import Monitor, MonitoredRules, fired_text
 from fa_registry.studies.training_plan import TrainingJob, finished_but
 from fa_registry.tracking import schema
-from fa_registry.tracking.base import RetentionOptions, StoredRun, Tracker
+from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.cleanup import close_abandoned, resume_folder
 from fa_registry.tracking.lease import LeaseLost, acquire, lease_owner, set_lease_state
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
@@ -39,11 +39,9 @@ from fa_registry.tracking.stores import (
 from fa_registry.tracking.writer import RunWriter
 from fa_registry.training.code_fingerprint import fingerprint
 from fa_registry.training.devices import configuration, device_of, on_device
-from fa_registry.training.kept_states import AUTO, BY_DEFAULT, kept_epochs
 from fa_registry.training.loop import EpochRow, TrainingOutcome, train_epochs
 from fa_registry.training.resume import ResumeFile
 from fa_registry.training.run_setup import RunSetup, build_setup, check_room
-from fa_registry.training.state_sizes import MOST_SHARE, TensorSizes, default_share, kept_bytes
 from fa_registry.training.trainer import Trainer
 
 LOG = logging.getLogger(__name__)
@@ -286,21 +284,3 @@ def training_text(result: TrainingResult) -> str:
     metrics = ", ".join(f"{name} {value:.4g}" for name, value in result.headline.items())
     status = f"stopped early, {result.ended_by}" if result.ended_by else result.status
     return joined(f"{status}{resumed}: {metrics}", fired_text(result.fired))
-
-
-def kept_text(specs: Sequence[RunSpec], keep: RetentionOptions) -> str:
-    """Return how many training states the runs keep and of what size; empty if the caller asked for none."""
-    if not keep.keep_states or not specs:
-        return ""
-    sizes = TensorSizes.of_specs(specs)
-    states = BY_DEFAULT if keep.keep_states == AUTO else keep.keep_states
-    share = min(default_share(spec, size, keep.checkpoint_every) for spec, size in sizes)
-    if keep.keep_states == AUTO and share > MOST_SHARE:
-        return (
-            f"keeps no training states: {states} states would need {share:.0%} or more of the disk space of a run, the limit is "
-            f"{MOST_SHARE:.0%}; --keep-states {states} keeps them"
-        )
-    count = max(len(kept_epochs(states, spec.epochs)) for spec in specs)
-    largest_size = max(kept_bytes(spec, size) for spec, size in sizes)
-    condition = f", if they need at most {MOST_SHARE:.0%} of its disk space" if keep.keep_states == AUTO else ""
-    return f"keeps {count} training states of at most {largest_size / 2**20:,.1f} MiB each per run{condition}"

@@ -102,3 +102,42 @@ def run_bytes(spec: RunSpec, sizes: TensorSizes, checkpoint_every: int) -> int:
     checkpoints = 1 + spec.epochs // checkpoint_every if checkpoint_every else 0  # with the initial weights
     tensors = 2 * (sizes.network + sizes.feedback) + checkpoints * sizes.network
     return tensors + EPOCH_BYTES * (spec.epochs + 1)
+
+
+@dataclass(frozen=True)
+class StatePlan:
+    """The training states that the runs of a study keep.
+
+    Attributes:
+        states: largest number of states of a run.
+        bytes: largest size of a state in bytes.
+        share: smallest size of three states, relative to all else that a run writes.
+        is_default: whether the caller gave no number, so only runs keep states for which MOST_SHARE allows it.
+    """
+
+    states: int
+    bytes: int
+    share: float
+    is_default: bool
+
+    @property
+    def text(self) -> str:
+        """The plan as one line."""
+        limit = f"at most {MOST_SHARE:.0%} of its disk space"
+        if not self.states and self.is_default:
+            return (
+                f"a run keeps no training states: {BY_DEFAULT} states need {self.share:.0%} of its disk space or more, and not "
+                f"{limit}; --keep-states {BY_DEFAULT} keeps them"
+            )
+        condition = f", if they need {limit}" if self.is_default else ""
+        return f"keeps {self.states} training states of at most {self.bytes / 2**20:,.1f} MiB each per run{condition}"
+
+
+def planned_states(specs: Iterable[RunSpec], states: str | int, checkpoint_every: int) -> StatePlan:
+    """Return the states that runs of these specifications keep; the arguments are as for `chosen_epochs`."""
+    sizes = TensorSizes.of_specs(specs)
+    share = min(default_share(spec, size, checkpoint_every) for spec, size in sizes)
+    is_default = states == AUTO
+    count = (BY_DEFAULT if share <= MOST_SHARE else 0) if is_default else states
+    kept = max(len(kept_epochs(count, spec.epochs)) for spec, _ in sizes)
+    return StatePlan(kept, max(kept_bytes(spec, size) for spec, size in sizes), share, is_default)
