@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 from contextlib import suppress
 
 import pytest
@@ -20,7 +21,7 @@ from tests.builders import record
 from tests.helpers.nets import of
 from tests.helpers.plugins import installed_member, put_plugin
 from tests.helpers.tiny_tasks import tiny_task, trained
-from tests.security.conftest import judged
+from tests.security.conftest import audited, call, judged
 
 pytestmark = pytest.mark.long
 
@@ -95,6 +96,26 @@ def test_a_data_set_whose_test_split_is_training_data_gets_no_pass(tmp_path, stu
     for run in runs:
         assert outcomes(run, "D1", "D2", "D3") == {"pass"} and outcomes(run, DATA) == {"warn"}
         assert run.record.measurements.conventions[SHARED_SAMPLES] == 360
+
+
+def test_a_text_whose_test_part_is_in_its_training_part_gets_no_pass(tmp_path, empty_store, monkeypatch):
+    """The copy is shifted, so no test window is a training window: 19 of 19 windows were found as 0."""
+    letters = bytes(torch.randint(97, 123, (64 * 200 + 1,), generator=torch.Generator().manual_seed(0)).tolist())
+    test = letters[64 * 181 : 64 * 200]
+    shutil.copy(empty_store, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    fields = {"method": "bp", "architecture": "causal_transformer", "seed": "1", "epochs": "1", "device": "cpu"}
+    small = "architecture.d_hidden=8,architecture.num_blocks=1,architecture.heads=2"
+    shared = []
+    for name, text in (("honest", letters), ("shown", letters[:1001] + test + letters[1001 + len(test) :])):
+        (tmp_path / f"{name}.txt").write_bytes(text)
+        given = [part for option, value in fields.items() for part in (f"--{option}", value)]
+        trained = call("train", *given, "--dataset", f"text:{name}.txt", "--set", small)
+        assert trained.exit_code == 0, trained.output
+    _, report = audited(tmp_path, "--experiment", "fa_registry", "--edition", "2026-12:token")
+    for run in sorted(report.runs, key=lambda run: run.record.spec.dataset):
+        shared.append((run.record.measurements.conventions[SHARED_SAMPLES], outcomes(run, DATA)))
+    assert shared == [(0, set()), (19, {"warn"})]
 
 
 # Other ways to look answers up, on a trained network that counts as another package's.

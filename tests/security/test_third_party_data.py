@@ -181,6 +181,18 @@ def test_an_augmentation_that_raises_stops_the_check(tmp_path):
             DataWatch(setup, "").measured(Measurements({}, {}))
 
 
+def test_permuted_labels_of_a_third_party_set_are_digested_too(tmp_path):
+    with installed(tmp_path, HONEST):
+        spec = dataclasses.replace(tiny_spec(), dataset=f"random_targets:{NAME}")
+        assert set(data_digests(spec, load(spec).splits)) == set(DIGESTED)
+        other = dataclasses.replace(spec, seed=spec.seed + 1)
+        digests = [data_digests(one, load(one).splits) for one in (spec, other)]
+    assert [name for name in DIGESTED if digests[0][name] != digests[1][name]] == [
+        "data_train_labels",
+        "data_test_labels",
+    ]
+
+
 def test_the_data_of_a_built_in_set_are_neither_digested_nor_loaded_again(monkeypatch):
     setup = load(tiny_spec())
     monkeypatch.setattr("fa_registry.evidence.data_check.tensors_digest", None)
