@@ -142,7 +142,8 @@ def _training_batches(splits: Splits) -> Iterator[list[Tensor]]:
 
     generator = torch.Generator(splits.train_images.device).manual_seed(0)
     for samples in splits.train_images.split(ROWS):
-        yield [samples] if splits.augment is unaugmented else [samples, splits.augment(samples, generator)]
+        # an augmentation may change its batch, which in training is a copy of the samples
+        yield [samples] if splits.augment is unaugmented else [samples, splits.augment(samples.clone(), generator)]
 
 
 def _keys(rows: Tensor) -> Tensor:

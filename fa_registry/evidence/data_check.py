@@ -115,16 +115,18 @@ class _Calls:
         # reservoir sampling: the number of calls is not known in advance
         self._count += 1
         place = self._count - 1 if self._count <= CALLS else self._random.randrange(self._count)
-        before = copied(generator) if place < CALLS else None
+        if place >= CALLS:
+            return self._augment(images, generator)
+        before = images.clone(), copied(generator)  # the augmentation may change both
         batch = self._augment(images, generator)
-        if before is not None:
-            self._kept[place : place + 1] = [(images, before, tensors_digest(batch))]
+        self._kept[place : place + 1] = [(*before, tensors_digest(batch))]
         return batch
 
     def differing(self) -> int:
         """Repeat the calls outside of the training; count those with another result."""
         return sum(
-            tensors_digest(self._augment(images, copied(before))) != digest for images, before, digest in self._kept
+            tensors_digest(self._augment(images.clone(), copied(before))) != digest
+            for images, before, digest in self._kept
         )
 
 

@@ -121,3 +121,9 @@ def test_a_text_file_of_less_than_a_shingle_is_refused_and_one_that_repeats_itse
     (tmp_path / "twice.txt").write_bytes(OTHER[: 5 * LENGTH + 3] + TEST[:640] + OTHER + TEST[:640])
     split = datasets.get(f"text:{tmp_path / 'twice.txt'}").load(torch.device("cpu"))
     assert shared_samples(split) == contained(split.train_images, split.test_images) >= 9
+
+
+def test_an_augmentation_that_changes_its_batch_leaves_the_samples_unchanged():
+    images = torch.randn(20, 1, 4, 4, generator=torch.Generator().manual_seed(0))
+    splits = splits_of(images.clone(), images[:5] + 1, lambda batch, draw: batch.add_(1))
+    assert shared_samples(splits) == 5 and torch.equal(splits.train_images, images)

@@ -67,6 +67,7 @@ class Biased(DigitsCentred):
 PLUGIN = Biased()
 """
 HONEST = "pass"
+IN_PLACE = "splits = dataclasses.replace(splits, augment=lambda x, g: x.add_(noisy(torch.zeros_like(x), g)))"
 SHUFFLES_LABELS = "if asks_control(): splits = dataclasses.replace(splits, train_labels=train_labels.roll(1))"
 CHANGES_IMAGES = "if asks_control(): splits = dataclasses.replace(splits, train_images=train_images.roll(1, dims=3))"
 AUGMENTS_CONTROL = "splits = dataclasses.replace(splits, augment=lambda x, g: noisy(x, g) * (not asks_control()))"
@@ -129,8 +130,9 @@ def outcomes(**fields: object) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("shared", [False, True], ids=["a seed", "every seed"])
-def test_an_honest_data_set_is_not_accused(tmp_path, shared):
-    with installed(tmp_path, HONEST, shared):
+@pytest.mark.parametrize("body", [HONEST, IN_PLACE], ids=["new batch", "in place"])
+def test_an_honest_data_set_is_not_accused(tmp_path, body, shared):
+    with installed(tmp_path, body, shared):
         assert outcomes() == {"run": ["agrees"], "control": ["agrees"]}
 
 
