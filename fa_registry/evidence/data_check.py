@@ -27,7 +27,7 @@ from fa_registry.training.code_fingerprint import has_third_party_data
 from fa_registry.training.data_digests import DIGESTED, data_digests
 from fa_registry.training.run_setup import RunSetup, load_splits
 
-BATCH = "data_batch"  # name of a convention that only an audit has: digest of the augmented batch
+BATCH = "data_batch"  # name of a convention until the runs are compared: digest of the augmented batch
 LABELS = {name: field.replace("_", " ") for name, field in DIGESTED.items()} | {BATCH: "augmented batch"}
 SAMPLES = 128  # of the augmented batch
 CALLS = 8  # calls of the augmentation in a replay that the audit repeats
@@ -134,14 +134,24 @@ def with_compared_data(records: Sequence[RunRecord]) -> list[RunRecord]:
     """Compare the data of all runs of one third-party data set and seed.
 
     Runs whose data differ get a check. Method, control and setting must not matter to the data set, because `load` receives only
-    device, root and seed. All digests come from this audit and this machine. The order of the records does not change.
+    device, root and seed. All digests come from this audit and this machine. The order of the records does not change. The result
+    has no digests of augmented batches, which would differ in the next audit.
     """
     groups: dict[tuple[str, int, str], list[RunRecord]] = {}
     for record in records:
         groups.setdefault((record.spec.dataset, record.spec.seed, record.spec.device_class), []).append(record)
     return [
-        _compared(record, groups[record.spec.dataset, record.spec.seed, record.spec.device_class]) for record in records
+        _without_batch(_compared(record, groups[record.spec.dataset, record.spec.seed, record.spec.device_class]))
+        for record in records
     ]
+
+
+def _without_batch(record: RunRecord) -> RunRecord:
+    measured = record.measurements
+    if BATCH not in measured.conventions:
+        return record
+    conventions = {name: value for name, value in measured.conventions.items() if name != BATCH}
+    return dataclasses.replace(record, measurements=dataclasses.replace(measured, conventions=conventions))
 
 
 def _compared(record: RunRecord, group: Sequence[RunRecord]) -> RunRecord:

@@ -220,7 +220,9 @@ def test_other_threads_may_give_other_bits():
 
 def test_runs_of_other_seeds_and_of_equal_data_are_not_compared():
     records = [with_digests("a"), with_digests("b", seed=2, data_batch="other"), with_digests("c")]
-    assert with_compared_data(records) == records
+    compared = with_compared_data(records)
+    assert [one.integrity for one in compared] == [one.integrity for one in records]
+    assert all({*one.measurements.conventions} == {"threads", *DIGESTED} for one in compared)
     compared = with_compared_data([*records, with_digests("d", data_train_labels="other")])[0]
     (check,) = [one for one in compared.integrity.checks if one.subject == DATA_CHECK]
     assert (check.subject, check.outcome, check.others) == (DATA_CHECK, "differs", ("d",))
