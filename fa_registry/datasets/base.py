@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import abc
+import dataclasses
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
     import torch
@@ -146,41 +146,22 @@ def tensors_digest(*tensors: Tensor) -> str:
     return digest.hexdigest()
 
 
+def plain_splits(splits: Splits) -> Splits:
+    """Return the splits as the class Splits with plain tensors.
+
+    A subclass of Splits or Tensor could compute other values at each use. Usual splits are returned unchanged.
+    """
+    import torch  # late, because the cards of data sets are read without torch
+
+    fields = {field.name: getattr(splits, field.name) for field in dataclasses.fields(Splits)}
+    special = {
+        name: value.as_subclass(torch.Tensor)
+        for name, value in fields.items()
+        if isinstance(value, torch.Tensor) and type(value) is not torch.Tensor
+    }
+    return splits if type(splits) is Splits and not special else Splits(**{**fields, **special})
+
+
 def unaugmented(images: Tensor, generator: torch.Generator) -> Tensor:
     """Return the batch unchanged. Data sets without augmentation use this function as `augment`."""
     return images
-
-
-SHARED: WeakKeyDictionary[Splits, int] = WeakKeyDictionary()  # results of shared_samples in this process
-ROWS = 8_192  # images that are augmented at a time
-KEY_PIXELS = 64  # evenly spread values of an image that are compared first, because most images differ in these values
-
-
-def shared_samples(splits: Splits) -> int:
-    """Count the test images that are bitwise equal to a training image.
-
-    Each training image is compared twice: without augmentation, and with one random augmentation.
-    """
-    if splits not in SHARED:
-        import torch  # late, because the cards of data sets are read without torch
-
-        test = splits.test_images.flatten(1)
-        keys, generator = set(_bytes(_keys(test))), torch.Generator(splits.train_images.device).manual_seed(0)
-        shared_digests: set[bytes] = set()
-        for images in splits.train_images.split(ROWS):
-            batches = [images] if splits.augment is unaugmented else [images, splits.augment(images, generator)]
-            for rows in (batch.flatten(1) for batch in batches if batch.shape[1:] == splits.test_images.shape[1:]):
-                candidate_indices = [index for index, key in enumerate(_bytes(_keys(rows))) if key in keys]
-                shared_digests |= {hashlib.sha256(row).digest() for row in _bytes(rows[candidate_indices])}
-        SHARED[splits] = (
-            sum(hashlib.sha256(row).digest() in shared_digests for row in _bytes(test)) if shared_digests else 0
-        )
-    return SHARED[splits]
-
-
-def _keys(rows: Tensor) -> Tensor:
-    return rows[:, :: -(-rows.shape[1] // KEY_PIXELS)]
-
-
-def _bytes(rows: Tensor) -> Iterator[bytes]:
-    return (row.tobytes() for row in rows.detach().cpu().contiguous().numpy())

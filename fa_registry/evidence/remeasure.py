@@ -18,8 +18,10 @@ from torch import Tensor
 from fa_registry import diagnostics
 from fa_registry.errors import IntegrityError, Interrupted, RegistryError, pluralise
 from fa_registry.evidence.backprop_check import backprop_check
+from fa_registry.evidence.data_check import DataWatch, with_compared_data
 from fa_registry.evidence.duplicate_weights import compared, final_weights, initial_weights
 from fa_registry.evidence.exclusions import INTEGRITY_FAILURE, RemeasuredRun, make_exclusion
+from fa_registry.evidence.kept_state_files import kept_state_files
 from fa_registry.evidence.network_check import network_check, task_check, training_check
 from fa_registry.evidence.options import RemeasureOptions
 from fa_registry.evidence.repetitions import with_repetitions
@@ -159,7 +161,7 @@ def _with_replay(outcome: RemeasuredRun, replayed: RemeasuredRun) -> RemeasuredR
 
 def _compared(tracker: Tracker, results: Sequence[RemeasuredRun]) -> list[RemeasuredRun]:
     """Compare the recomputed runs with each other and with the other runs of the store."""
-    records = compared(tracker, [outcome.record for outcome in results if outcome.record])
+    records = with_compared_data(compared(tracker, [outcome.record for outcome in results if outcome.record]))
     by_id = {record.run_id: record for record in with_repetitions(tracker, records)}
     return [
         dataclasses.replace(outcome, record=by_id[outcome.run.run_id]) if outcome.record else outcome
@@ -349,7 +351,10 @@ def _replayed_one(
         setup = build_setup(record.spec, device_of(record.spec.device_class), data_root)
         feedback = tracker.artifact(record.run_id, schema.FEEDBACK)
         training = _recorded_training(tracker, record, setup, feedback, measuring, is_full_replay=True)
-        return RemeasuredRun(run, whole=replay_whole(setup, training, plan.cpu_limit, plan.fits, recorded))
+        data = DataWatch(setup, measuring.nonce)
+        replay = replay_whole(data.setup, training, plan.cpu_limit, plan.fits, recorded)
+        checks = (*replay.checks, *data.replay_check())
+        return RemeasuredRun(run, whole=dataclasses.replace(replay, checks=checks))
 
 
 def _broken(tracker: Tracker, run: StoredRun, error: str, failure: str) -> RemeasuredRun:
@@ -443,10 +448,11 @@ def _measured(
         with pinned_threads(int(record.measurements.conventions["threads"])):
             setup = build_setup(record.spec, device_of(record.spec.device_class), data_root)
             recorded_training = _recorded_training(tracker, record, setup, feedback, measuring)
-            replay = replay_first_steps(setup, recorded_training, measuring.replay)
+            data = DataWatch(setup, measuring.nonce)
+            replay = replay_first_steps(data.setup, recorded_training, measuring.replay)
             recorded = record.measurements.conventions
             initial, members = _initial_weights(setup, recorded_training), diagnostics.CATALOG.built_in()
-            remeasured = remeasure(setup, checkpoint, feedback, digests, initial, recorded, members)
+            remeasured = data.measured(remeasure(setup, checkpoint, feedback, digests, initial, recorded, members))
             # the method's credit cannot be recomputed for an adopted run or without the feedback state
             is_feedback_missing = bool(setup.feedback.state_dict()) and feedback is None
             skip_credit = measuring.replay == OFF or is_feedback_missing or setup.spec.weights
@@ -461,6 +467,8 @@ def _measured(
             )
             checks += [check for check in optional_checks if check]
             checks += fact_checks(record, setup, recorded_training.exact)
+            checks += kept_state_files(tracker, record)
+            checks += data.checks(recorded, remeasured.conventions, recorded_training.exact, data_root)
     except IntegrityError as error:
         raise IntegrityError(f"run {record.run_id}: {error}") from error
     logged = built_in_part(record.measurements) if diagnostics.CATALOG.third_party() else record.measurements

@@ -15,7 +15,7 @@ from pathlib import Path
 from fa_registry import diagnostics
 from fa_registry.metrics import Headline
 from fa_registry.records import Check, Measurements, Reading, Scalar
-from fa_registry.training.epoch_chain import linked, state_digest
+from fa_registry.training.epoch_chain import is_in_chain
 from fa_registry.training.measuring import measure
 from fa_registry.training.probe_context import conventions_of_setup
 from fa_registry.training.trainer import Trainer
@@ -151,16 +151,9 @@ def check_elsewhere(
 
 
 def continues(chain: Sequence[str], trainer: Trainer) -> bool:
-    """Return whether the digest of the trainer's state equals the recorded digest of the epoch.
-
-    The result is False if the chain has no digest of this epoch or if the previous digest is not hexadecimal.
-    """
-    epoch = trainer.epoch
+    """Return whether the digest of the trainer's state equals the recorded digest of the epoch."""
     state = {name: tensor.detach().cpu() for name, tensor in trainer.training_state().items()}
-    try:
-        return epoch < len(chain) and linked(chain[:epoch], state_digest(state)) == chain[epoch]
-    except ValueError:
-        return False
+    return is_in_chain(chain, trainer.epoch, state)
 
 
 def epochs_text(epochs: Sequence[int]) -> str:

@@ -346,9 +346,8 @@ def track(
     setup = UserRunSetup(spec, _inner(network), batch, classes, _tensors(feedback), story, loss)
     rule = UserCreditRule("track", model, None if frozen else credit, fresh, DRAWS)
     tracker = open_tracker(store, experiment)
-    writer = partial(
-        RunWriter, tracker, setup, study, keep=RetentionOptions(checkpoint_every), open_end=not spec.epochs
-    )
+    keep = RetentionOptions(checkpoint_every, keep_states=0)
+    writer = partial(RunWriter, tracker, setup, study, keep=keep, open_end=not spec.epochs)
     rows = EpochJournal(registry_folder(tracker.uri) / "own_loops", spec, resume, tensors_digest(*batch))
     return TrackedRun(setup, network, rule, tracker, writer, rows, frozen_control(network, frozen) if control else None)
 

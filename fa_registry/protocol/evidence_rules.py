@@ -105,7 +105,8 @@ def _of_repetitions(record: RunRecord) -> Iterator[Finding]:
 def shared_samples(record: RunRecord) -> str:
     """Return a text with the number of test samples that are also training samples.
 
-    Samples are compared bit by bit. If the fraction of shared samples is at most MOST_SHARED, the text is empty.
+    Images are compared bit by bit, and windows of a text by shingles at any offset. If the fraction of shared samples is at most
+    MOST_SHARED, the text is empty.
     """
     shared, samples = (record.measurements.conventions.get(name) for name in (SHARED_SAMPLES, "test_samples"))
     if not shared or not samples or shared <= MOST_SHARED * samples:

@@ -56,6 +56,7 @@ from fa_registry.records.runs import (
     CLASSES,
     CONFORMANCE_STATES,
     CREDIT_CHECK,
+    DATA_CHECK,
     NETWORK_CHECK,
     NORMALISED,
     REPETITIONS,

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from fa_registry.records.runs import Check, Scalar
+from fa_registry.records.runs import DATA_CHECK, Check, Scalar
 from fa_registry.text_safety import escape_to_one_line
 
 SAME_MACHINE = ("threads", "device", "torch", "processor")
 CONFIGURATION = ("instruction_set", "math_library", "fingerprint")
 UNDECIDABLE = "cannot tell here"  # start of an inconclusive check's detail
 # Subjects of checks that may be inconclusive; an inconclusive check warns.
-ASKED = ("figures", "initial weights", "feedback", "first steps", "whole training")
+ASKED = ("figures", "initial weights", "feedback", "first steps", "whole training", DATA_CHECK)
 LONGEST = 150  # characters of a recorded setting that a message shows
 
 

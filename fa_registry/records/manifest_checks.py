@@ -81,3 +81,13 @@ def never_changed(epoch_weights: Sequence[str]) -> bool:
     if len(epoch_weights) < 3 or not epoch_weights[-1]:
         return False
     return len(set(epoch_weights)) == 1 or (len(epoch_weights) > 3 and len(set(epoch_weights[1:])) == 1)
+
+
+def keeps_every_state(provenance: Mapping[str, Any]) -> bool:
+    """Return whether a run states that it kept the state after every epoch but the last.
+
+    Then the reader's nonce chooses the replayed epochs among all epochs after the first, and no author knows them in advance. The
+    audit checks that the files are there (`evidence.kept_state_files`).
+    """
+    epochs = provenance.get("epochs_run", 0)
+    return epochs > 1 and set(provenance.get("kept_states", ())) == set(range(1, epochs))

@@ -202,7 +202,7 @@ CHECK_OUTCOMES = get_args(CheckOutcome)
 # Subjects of checks that become findings.
 CREDIT_CHECK, NETWORK_CHECK = "another rule than backpropagation", "answers of the network"
 TASK_CHECK, TRAINING_CHECK = "built-in task", "training of the network"
-REPETITIONS = "repetitions"
+REPETITIONS, DATA_CHECK = "repetitions", "data of the data set"
 # Names of conventions: the number of classes; the main metric of a model that ignores its inputs; the number of test samples
 # that are also training samples; and whether the states form a residual stream.
 CLASSES, CHANCE, SHARED_SAMPLES, STREAM = "classes", "chance", "test_samples_in_train", "stream"

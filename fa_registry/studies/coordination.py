@@ -22,11 +22,12 @@ from fa_registry.studies.executors.base import Capacity, ClusterOptions, JobReso
 from fa_registry.studies.options import TrainingOptions
 from fa_registry.text_safety import escape_control
 from fa_registry.tracking import schema
-from fa_registry.tracking.base import StoredRun, Tracker
+from fa_registry.tracking.base import RetentionOptions, StoredRun, Tracker
 from fa_registry.tracking.cleanup import run_text
 from fa_registry.tracking.run_state import GAP, LONGEST, SHORTEST, HeartbeatMonitor, RunState
 from fa_registry.tracking.store import sqlite_path
 from fa_registry.tracking.store_errors import WAITED_FOR, StoreRefusal
+from fa_registry.training.kept_states import AUTO, asked_states
 
 CPUS = "a whole number from 1 to 1024, or a fraction such as 0.5"
 GPUS = "a fraction of one GPU such as 0.125, or 1 for one GPU"
@@ -47,6 +48,7 @@ TIMES = {  # option in seconds → its type
     "silence (--hang-timeout)": Annotated[int, Limits(ge=0, le=1_000_000)],
     "lease (--heartbeat-timeout)": Annotated[int, Limits(ge=SHORTEST, le=LONGEST)],
 }
+KEPT = {"keep_states": Annotated[int | str, Converted(asked_states)]}
 SIDE_BY_SIDE = 8  # runs on one GPU at a time
 ONE_MACHINE = (
     "A sqlite file is only for one machine: two machines that write to the file damage it. On all machines, use --store with "
@@ -79,6 +81,17 @@ def parse_times(training: TrainingOptions, problems: list[str]) -> int:
     values, wrong = parse_fields(TIMES, {silence: training.silence, lease: training.lease})
     problems += (f"{problem} (seconds)" for problem in wrong)
     return values.get(silence, 0)
+
+
+def asked_keep(keep: RetentionOptions, problems: list[str], by_study: str | int = AUTO) -> RetentionOptions:
+    """Return the options with the number of states to keep.
+
+    It is the number of the call, or `by_study` if the call has none. Errors are appended to `problems`.
+    """
+    values, wrong = parse_fields(KEPT, {"keep_states": keep.keep_states})
+    problems += wrong
+    states = values.get("keep_states", AUTO)
+    return replace(keep, keep_states=by_study if states == AUTO else states)
 
 
 def on_gpu(specs: Iterable[RunSpec]) -> bool:

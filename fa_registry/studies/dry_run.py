@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from fa_registry.records import RunSpec, Scalar
 from fa_registry.reporting.results import TableResult
-from fa_registry.studies.coordination import default_processes
+from fa_registry.studies.coordination import asked_keep, default_processes
 from fa_registry.studies.options import ExecutorOptions, RunSelector, StoreLocation, TrainingOptions
 from fa_registry.studies.rule_monitor import MonitoredRules
 from fa_registry.studies.study import Study
@@ -65,6 +65,7 @@ class Plan(TableResult):
         complete: Number of runs that need no training.
         jobs: Number of parallel processes.
         remarks: Explanations for the user.
+        kept_states: Largest number of training states that a run will keep; None if every run is complete.
     """
 
     study: str
@@ -78,6 +79,7 @@ class Plan(TableResult):
     settings: tuple[SettingPlan, ...]
     jobs: int
     remarks: tuple[str, ...]
+    kept_states: int | None = None
     exit_code = 0
 
     def lines(self) -> Iterator[str]:
@@ -97,16 +99,17 @@ def plan_study(
 ) -> Plan:
     """Return the runs of a study, without training or writing anything."""
     study, resources, monitored_rules = checked_study(selector, training, execution)
-    complete_ids, remarks = set(), []
+    complete_ids, remarks, kept_states = set(), [], None
     if not training.force:
         complete_ids, remarks = _complete(study, location.store, monitored_rules, training.keep_trained)
     if len(complete_ids) < len(study.specs):
         check_settings(study, selector.study)
-    settings = study.settings.items()
-    if states := training.keep.keep_states or study.keep_states:
-        from fa_registry.studies.training_job import kept_text  # late, because it imports torch
+        from fa_registry.training.state_sizes import planned_states  # late, because it imports torch
 
-        remarks.append(kept_text(study.specs, states))
+        keep = asked_keep(training.keep, [], study.keep_states)
+        states = planned_states(study.specs, keep.keep_states, keep.checkpoint_every)
+        kept_states, remarks = states.states, [*remarks, states.text]
+    settings = study.settings.items()
     return Plan(
         study.name,
         study.title,
@@ -119,6 +122,7 @@ def plan_study(
         tuple(_setting(specs, study.labels.get(identity, ()), complete_ids) for identity, specs in settings),
         resources.at_once or default_processes(study.specs),
         tuple(remarks),
+        kept_states,
     )
 
 

@@ -10,6 +10,7 @@ from fa_registry.errors import Interrupted, InvalidFields, RegistryError, plural
 from fa_registry.records import RunSpec
 from fa_registry.reporting.results import Result
 from fa_registry.studies.coordination import (
+    asked_keep,
     asked_resources,
     parse_times,
     stopped_by_tag,
@@ -21,7 +22,7 @@ from fa_registry.studies.executors.base import ClusterOptions, JobResources
 from fa_registry.studies.method_conformance import log_code_changes
 from fa_registry.studies.options import SpecOptions, StoreLocation, TrainingOptions
 from fa_registry.studies.rule_monitor import MonitoredRules, checked_watch
-from fa_registry.studies.training_job import TrainingResult, kept_text
+from fa_registry.studies.training_job import TrainingResult
 from fa_registry.studies.training_plan import TrainingJob, plan_training, training_job
 from fa_registry.text_safety import name_problem
 from fa_registry.tracking import schema
@@ -35,9 +36,11 @@ from fa_registry.tracking.stores import (
     open_tracker,
     page_lines,
 )
+from fa_registry.training.kept_states import AUTO
 from fa_registry.training.run_setup import unusable
 from fa_registry.training.spec_plugins import find_plugins
 from fa_registry.training.specs import parse_spec, run_name
+from fa_registry.training.state_sizes import planned_states
 
 LOG = logging.getLogger(__name__)
 
@@ -96,8 +99,10 @@ def run_train(
         raise Interrupted(text)
     tracker.check_place()
     make_ready([find_plugins(spec).dataset], location.root)
-    if text := kept_text([spec], training.keep.keep_states):
-        LOG.info("%s %s", run_name(spec), text)
+    training = replace(training, keep=asked_keep(training.keep, []))
+    if training.keep.keep_states not in (AUTO, 0):
+        text = planned_states([spec], training.keep.keep_states, training.keep.checkpoint_every).text
+        LOG.info("%s: %s", run_name(spec), text)
     job = training_job(
         spec,
         plan,
@@ -151,6 +156,7 @@ def _checked(
     problems = [f"study: {name_problem(study)}"] if study and name_problem(study) else []
     resources = asked_resources(executor, ClusterOptions(), options.device, problems)
     silence_seconds = parse_times(training, problems)
+    asked_keep(training.keep, problems)
     spec = None
     try:
         spec = parse_spec(options.fields)

@@ -15,12 +15,13 @@ from typing import Annotated, Any, Literal, get_args
 
 from fa_registry import jsonio
 from fa_registry.errors import InvalidFields, unknown_name_text
-from fa_registry.field_types import Converted, Filled, Limits, Text
+from fa_registry.field_types import Converted, Filled, Text
 from fa_registry.records import RunSpec
 from fa_registry.studies.study_files import StudyVariant, find, parse_variant
 from fa_registry.studies.study_files import names as names
 from fa_registry.text_safety import name_problem
 from fa_registry.training.controls import depth, ladder
+from fa_registry.training.kept_states import AUTO, asked_states
 from fa_registry.training.specs import NAMES, RECIPE_FIELDS, parse_spec
 
 Control = Literal["frozen", "shallow", "ladder"]
@@ -96,9 +97,9 @@ class StudyTable:
     """recipe of every grid. A grid may replace fields of this recipe. A list of values makes one setting per value"""
     controls: Mapping[Control, bool] = field(default_factory=dict)
     """controls that are trained for every setting; `frozen` is true by default"""
-    keep_states: Annotated[int, Limits(ge=0)] = 0
-    """number of training states to store per run. From each state, an audit can replay the next epoch on any machine. Set this
-    field for results that will be published
+    keep_states: Annotated[int | str, Converted(asked_states)] = AUTO
+    """number of training states to store per run, or `all`. From each state, an audit can replay the next epoch on any machine.
+    `auto` stores 3 states if these need at most 5 % of the disk space of the run. Set this field for results that will be published
     """
     waivers: str = ""
     """path of the file with the waivers, relative to study.toml; the pages of an audit name this path"""
@@ -272,7 +273,7 @@ class Study:
     specs: tuple[RunSpec, ...]
     variant: StudyVariant = StudyVariant()
     labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    keep_states: int = 0
+    keep_states: str | int = AUTO
 
     @property
     def settings(self) -> dict[str, list[RunSpec]]:
@@ -358,7 +359,7 @@ def expanded(file: StudyFile, overrides: Mapping[str, Any]) -> Study:
         _specs(trained),
         variant,
         _labels(trained),
-        raw.get("keep_states", 0),
+        asked_states(raw.get("keep_states", AUTO)),
     )
 
 

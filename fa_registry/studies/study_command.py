@@ -18,7 +18,7 @@ from fa_registry.protocol.rules import Edition
 from fa_registry.records import RunSpec
 from fa_registry.reporting.results import TableResult
 from fa_registry.reporting.text.filters import markdown_text
-from fa_registry.studies.coordination import asked_resources, parse_times, stopped_by_tag
+from fa_registry.studies.coordination import asked_keep, asked_resources, parse_times, stopped_by_tag
 from fa_registry.studies.editions import edition_in_file, headline_problem, load_or_name
 from fa_registry.studies.executors.base import JobResources
 from fa_registry.studies.method_conformance import log_code_changes
@@ -40,6 +40,7 @@ from fa_registry.tracking.stores import (
     page_lines,
 )
 from fa_registry.training.device_names import Processes
+from fa_registry.training.kept_states import AUTO
 from fa_registry.training.spec_plugins import find_plugins
 from fa_registry.training.specs import run_name, setting_label
 
@@ -140,8 +141,7 @@ def run_study(
         Interrupted: a person stopped the study.
     """
     study, resources, watch = checked_study(selector, training, execution)
-    keep_states = training.keep.keep_states or study.keep_states
-    training = replace(training, keep=replace(training.keep, keep_states=keep_states))
+    training = replace(training, keep=asked_keep(training.keep, [], study.keep_states))
     is_new = is_missing(location.store)
     if is_new:
         check_settings(study, selector.study)  # first, because a study that cannot be trained must not create a store
@@ -154,7 +154,7 @@ def run_study(
         (result.stopped_early if is_early else result.present).append(run.run_id)
     if todo:
         from fa_registry.studies.data_files import make_ready  # late, because these modules import torch
-        from fa_registry.studies.training_job import kept_text
+        from fa_registry.training.state_sizes import planned_states
 
         if not is_new:
             check_settings(study, selector.study)
@@ -167,7 +167,8 @@ def run_study(
         return _nothing_to_train(study, result, tracker, launcher_run)
     if text := stopped_by_tag(tracker, study.name):
         raise Interrupted(text)
-    if text := kept_text(todo, keep_states):
+    if training.keep.keep_states not in (AUTO, 0):
+        text = planned_states(todo, training.keep.keep_states, training.keep.checkpoint_every).text
         LOG.info("study %s: %s", study.name, text)
     tracker.check_place()
     first = random.randrange(len(todo)) if joins else 0  # workers begin with different specifications
@@ -272,6 +273,7 @@ def checked_study(
     study, watch, place = None, UNWATCHED, 0
     numbers, problems = parse_fields({"jobs": Processes}, {"jobs": execution.jobs})
     silence_seconds = parse_times(training, problems)
+    asked_keep(training.keep, problems)
     resources = asked_resources(execution.executor, execution.cluster, selector.device, problems)
     try:
         study = selector.as_asked

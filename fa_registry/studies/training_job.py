@@ -43,7 +43,6 @@ from fa_registry.training.loop import EpochRow, TrainingOutcome, train_epochs
 from fa_registry.training.resume import ResumeFile
 from fa_registry.training.run_setup import RunSetup, build_setup, check_room
 from fa_registry.training.trainer import Trainer
-from fa_registry.training.trainer_state import kept_bytes, kept_epochs
 
 LOG = logging.getLogger(__name__)
 ELSEWHERE = "elsewhere"  # status of a job whose spec another process trains
@@ -285,13 +284,3 @@ def training_text(result: TrainingResult) -> str:
     metrics = ", ".join(f"{name} {value:.4g}" for name, value in result.headline.items())
     status = f"stopped early, {result.ended_by}" if result.ended_by else result.status
     return joined(f"{status}{resumed}: {metrics}", fired_text(result.fired))
-
-
-def kept_text(specs: Sequence[RunSpec], states: int) -> str:
-    """Return the number and maximum size of the stored training states as text; empty if none are stored."""
-    if not states or not specs:
-        return ""
-    kinds = {(spec.setting.identity, spec.method, spec.control): spec for spec in specs}
-    largest_size = max(kept_bytes(spec) for spec in kinds.values())
-    count = max(len(kept_epochs(states, spec.epochs)) for spec in specs)
-    return f"keeps {count} training states of at most {largest_size / 2**20:,.1f} MiB each per run"

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fa_registry.option_table import option
+from fa_registry.training.kept_states import AUTO
 
 if TYPE_CHECKING:
     from fa_registry.tracking.mlflow_views import View
@@ -21,7 +22,7 @@ CLOCKS_APART = 3600.0  # largest accepted difference in seconds between the cloc
 class RetentionOptions:
     """Options that select which optional data of a run are stored.
 
-    trainer_state.kept_epochs chooses the epochs of the stored training states.
+    The module training.state_sizes chooses the epochs of the stored training states.
     """
 
     checkpoint_every: int = option(
@@ -30,11 +31,11 @@ class RetentionOptions:
         bounds=(0, None),
         metavar="N",
     )
-    keep_states: int = option(
-        0,
-        "Also store K training states per run. An audit can then replay K epochs [the study's keep_states, else 0].",
-        bounds=(0, None),
-        metavar="K",
+    keep_states: int | str = option(
+        AUTO,
+        "Also store K training states per run, or those of all epochs. An audit can then replay K epochs. auto: the study's "
+        "keep_states, or else 3 states if these need at most 5 % of the disk space of the run.",
+        metavar="K|auto|all",
     )
     points: int = option(
         0,

@@ -29,8 +29,9 @@ from fa_registry.training.devices import gpu_name
 from fa_registry.training.loop import EpochRow, TrainingOutcome
 from fa_registry.training.run_setup import RunSetup
 from fa_registry.training.specs import run_name, setting_label
+from fa_registry.training.state_sizes import chosen_epochs
 from fa_registry.training.trainer import Trainer
-from fa_registry.training.trainer_state import full_state, kept_epochs
+from fa_registry.training.trainer_state import full_state
 
 LOG = logging.getLogger(__name__)
 
@@ -105,7 +106,8 @@ class RunWriter:
         self._keep = keep
         # an audit expects the points of every epoch of a run with an open end
         self._shown = range(sys.maxsize) if open_end else schema.shown_epochs(setup.spec.epochs, keep.points)
-        self._kept_after = kept_epochs(keep.keep_states, setup.spec.epochs)
+        may_keep = not (origin or open_end)
+        self._kept_after = chosen_epochs(setup, keep.keep_states, keep.checkpoint_every) if may_keep else ()
         self._origin = origin
         cards = (diagnostic.card for diagnostic in diagnostics.CATALOG.members().values())
         own = setup.task.card.own_headline
@@ -216,7 +218,7 @@ class RunWriter:
         if early := trainer.early:
             save_tensors(self._folder / schema.step_checkpoint(early.step), early.tensors)
         self._recorded_fields[schema.EPOCH_CHAIN] = trainer.chain.digests
-        if self._keep.keep_states:
+        if self._kept_after:
             written_epochs = [
                 epoch for epoch in self._kept_after if (self._folder / schema.after_kept_state(epoch)).exists()
             ]

@@ -107,9 +107,18 @@ def packages_of(spec: RunSpec) -> frozenset[str]:
         UnknownName: if the method, the architecture or the data set is not installed.
     """
     plugins = plugins_of(spec)
-    if any(catalog is datasets.CATALOG and not catalog.location(name).is_builtin for catalog, name in plugins):
+    if has_third_party_data(spec):
         plugins |= {(tasks.CATALOG, name) for name in tasks.CATALOG.third_party()}
     return frozenset(catalog.location(name).package for catalog, name in plugins) - {""}
+
+
+def has_third_party_data(spec: RunSpec) -> bool:
+    """Return whether another package contains the data set.
+
+    For random_targets, this is the data set whose labels are permuted.
+    """
+    used = (name for catalog, name in plugins_of(spec) if catalog is datasets.CATALOG)
+    return any(not datasets.CATALOG.location(name).is_builtin for name in used)
 
 
 def plugins_of(spec: RunSpec, code: Code = MappingProxyType({})) -> set[tuple[Catalog, str]]:

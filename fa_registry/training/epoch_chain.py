@@ -70,6 +70,17 @@ def linked(previous_links: Sequence[str], digest: bytes) -> str:
     return hashlib.sha256(last + digest).hexdigest()
 
 
+def is_in_chain(chain: Sequence[str], epoch: int, state: Mapping[str, Tensor]) -> bool:
+    """Return whether a recorded chain contains this state on the CPU as the state after an epoch.
+
+    The result is False if the chain has no digest of this epoch or if the previous digest is not hexadecimal.
+    """
+    try:
+        return epoch < len(chain) and linked(chain[:epoch], state_digest(state)) == chain[epoch]
+    except ValueError:
+        return False
+
+
 def state_digest(state: Mapping[str, Tensor]) -> bytes:
     """Return the digest of a state on the CPU: names, types, shapes and bytes in the order of the names."""
     parts = []

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from fa_registry import architectures, diagnostics, methods, provenance, tasks
 from fa_registry.architectures.base import stream_of
-from fa_registry.datasets.base import shared_samples
+from fa_registry.datasets._shared_samples import shared_samples
 from fa_registry.diagnostics import Observation
 from fa_registry.diagnostics.base import MOMENTS, REFERENCE_BATCH, Diagnostic, Measured
 from fa_registry.errors import PluginError
@@ -34,6 +34,7 @@ from fa_registry.records import (
 )
 from fa_registry.tasks import reported_metrics
 from fa_registry.training.checkpoint import load_into
+from fa_registry.training.data_digests import data_digests
 from fa_registry.training.devices import configuration, products
 from fa_registry.training.method_calls import check_finite
 from fa_registry.training.probe_context import (
@@ -197,6 +198,7 @@ def with_conventions(
         "eval_digest": eval_digest(setup),
         "test_samples": len(setup.splits.test_labels),
         SHARED_SAMPLES: shared_samples(setup.splits),
+        **data_digests(setup.spec, setup.splits),
         **_chance(setup),
         **setup.task.baselines(setup.splits.train_images, setup.splits.train_labels),
         STREAM: stream_of(setup.network, setup.eval_batch[0][:2]),

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from fa_registry import methods, tasks
 from fa_registry.architectures.base import TOKENS, Network, part_of
 from fa_registry.datasets._files import data_root
-from fa_registry.datasets.base import Dataset, DatasetCard, Splits
+from fa_registry.datasets.base import Dataset, DatasetCard, Splits, plain_splits
 from fa_registry.diagnostics.h_norm import state_norms
 from fa_registry.errors import InvalidFields, PluginError
 from fa_registry.methods.base import Method, NetworkShape
@@ -108,7 +108,7 @@ def build_setup(spec: RunSpec, device: torch.device, root: Path | None = None) -
     """
     dataset = find_plugins(spec).dataset
     shared = dataset.same_for_every_seed
-    splits = _shared(dataset, device, data_root(root)) if shared else dataset.load(device, root, spec.seed)
+    splits = _shared(dataset, device, data_root(root)) if shared else load_splits(spec, device, root)
     card, task = dataset.card, task_of(splits.train_labels, dataset.card.task)
     if problems := task.problems(splits.train_labels, splits.test_labels, card.classes, EVAL_SAMPLES):
         raise InvalidFields(f"data set {card.name}", problems)
@@ -118,7 +118,14 @@ def build_setup(spec: RunSpec, device: torch.device, root: Path | None = None) -
 # Splits are never modified, and a study or an audit seldom changes its data set. So the process keeps the last splits.
 @lru_cache(maxsize=1)
 def _shared(dataset: Dataset, device: torch.device, root: Path) -> Splits:
-    return dataset.load(device, root, 0)
+    return plain_splits(dataset.load(device, root, 0))
+
+
+def load_splits(spec: RunSpec, device: torch.device, root: Path | None = None) -> Splits:
+    """Load the data of a specification without the samples that the process keeps."""
+    dataset = find_plugins(spec).dataset
+    shared = dataset.same_for_every_seed
+    return plain_splits(dataset.load(device, data_root(root) if shared else root, 0 if shared else spec.seed))
 
 
 def build_setup_from_splits(spec: RunSpec, device: torch.device, card: DatasetCard, splits: Splits) -> RunSetup:

@@ -5,15 +5,10 @@ from __future__ import annotations
 import torch
 
 from fa_registry.errors import IntegrityError, join_names, shortened
-from fa_registry.records import RunSpec
-from fa_registry.seeding import generator
-from fa_registry.training.controls import trainable_parameters
-from fa_registry.training.run_setup import blank_input, build_network, network_shape
-from fa_registry.training.spec_plugins import find_plugins
 from fa_registry.training.trainer import Trainer
 
 MOMENTS = {"step", "exp_avg", "exp_avg_sq"}  # of AdamW; SGD without momentum has none
-GENERATOR, DRAWS = "generator.", 4  # prefix of the generators' names; the number of Trainer.generators
+GENERATOR = "generator."  # prefix of the generators' names
 
 Tensors = dict[str, torch.Tensor]
 
@@ -66,33 +61,6 @@ def restore(trainer: Trainer, tensors: Tensors, epoch: int) -> None:
 def under(tensors: Tensors, prefix: str) -> Tensors:
     """Return the tensors whose names begin with `prefix`, with the prefix removed."""
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
-
-
-def kept_epochs(states: int, epochs: int) -> tuple[int, ...]:
-    """Return the `states` epochs after which the training state is kept, evenly spread over 1..epochs − 1.
-
-    If `states` is larger than epochs − 1, the result is 1..epochs − 1. The initial state is not kept, because the seed determines
-    it. The state after the last epoch is not kept, because no epoch follows.
-    """
-    count = min(states, max(epochs - 1, 0))
-    return tuple(index * epochs // (count + 1) for index in range(1, count + 1))
-
-
-def kept_bytes(spec: RunSpec) -> int:
-    """Return the bytes of one kept state: full state, and network and feedback after the next epoch."""
-    method, card = find_plugins(spec).method, find_plugins(spec).card
-    network = build_network(spec, card)
-    shape = network_shape(network, blank_input(spec, card), card.classes)
-    feedback = method.feedback(shape, spec.method_options, generator(spec.seed, "feedback"))
-    trained = [*trainable_parameters(network, spec.control), *feedback.parameters()]
-    state = [*network.state_dict().values(), *feedback.state_dict().values()]
-    moments = sum(part.nbytes for part in trained if part.requires_grad)
-    generator_bytes = DRAWS * torch.Generator().get_state().nbytes
-    return (
-        2 * sum(tensor.nbytes for tensor in state)
-        + (2 * moments if spec.recipe.optimizer == "adamw" else 0)
-        + generator_bytes
-    )
 
 
 def _generators(trainer: Trainer) -> Tensors:

@@ -12,6 +12,7 @@ import pytest
 import fa_registry
 from fa_registry.errors import InvalidFields
 from fa_registry.jsonio import file_digest
+from fa_registry.training import state_sizes
 from tests.commands.conftest import fields
 
 PENALTY = """
@@ -85,6 +86,44 @@ def test_json_holds_all_of_the_plan(registry):
     assert plan["twin"] == "--replace-dataset digits_centred"
     assert plan["settings"][0]["dataset"] == "digits_centred"
     assert plan["settings"][0]["architecture_options"]["d_hidden"] == 16
+
+
+@pytest.mark.parametrize(
+    ("in_study", "typed", "kept"),
+    [
+        ("", "auto", 0),  # three states need three times the disk space of such a run
+        ("keep_states = 1", "auto", 1),
+        ('keep_states = "all"', "auto", 1),  # of two epochs
+        ("keep_states = 1", 0, 0),
+        ("", "1", 1),
+    ],
+)
+def test_the_number_of_kept_states_is_planned(registry, workplace, in_study, typed, kept):
+    path = workplace / "tiny" / "study.toml"
+    path.write_text(path.read_text().replace("cost =", f"{in_study}\ncost ="))
+    assert dry("tiny", keep_states=typed).kept_states == kept
+
+
+def test_three_states_are_planned_where_they_are_small(registry, monkeypatch):
+    monkeypatch.setattr(state_sizes, "EPOCH_BYTES", 10**9)
+    assert dry("tiny", epochs=5).kept_states == 3 and dry("tiny", epochs=3).kept_states == 2
+
+
+def test_a_complete_study_plans_no_states(trained):
+    assert dry("tiny").kept_states is None
+
+
+@pytest.mark.parametrize("typed", ["none", "-1", 1.5, ""])
+def test_a_wrong_number_of_states_is_refused(registry, workplace, typed):
+    with pytest.raises(InvalidFields) as caught:
+        dry("tiny", keep_states=typed)
+    assert [problem.split(":")[0] for problem in caught.value.problems] == ["keep_states"]
+    with pytest.raises(InvalidFields, match="keep_states"):
+        fa_registry.train(method="bp", seed=1, epochs=1, keep_states=typed, device="cpu")
+    path = workplace / "tiny" / "study.toml"
+    path.write_text(path.read_text().replace("cost =", f"keep_states = {json.dumps(typed)}\ncost ="))
+    with pytest.raises(InvalidFields, match="keep_states"):
+        dry("tiny")
 
 
 @pytest.mark.parametrize("message", [("study", "tiny"), ("study", "tiny", "--dry-run"), ("study", "tiny", "--json")])

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 from contextlib import suppress
 
 import pytest
 import torch
 
-from fa_registry import architectures, datasets, methods
+from fa_registry import architectures, methods
 from fa_registry.architectures.base import Network
-from fa_registry.datasets.base import Splits, shared_samples, unaugmented
 from fa_registry.errors import InvalidFields
 from fa_registry.evidence.network_check import network_check, training_check, training_objection
 from fa_registry.protocol.evidence_rules import DATA, NETWORK, TRAINING, evidence
@@ -21,7 +21,7 @@ from tests.builders import record
 from tests.helpers.nets import of
 from tests.helpers.plugins import installed_member, put_plugin
 from tests.helpers.tiny_tasks import tiny_task, trained
-from tests.security.conftest import judged
+from tests.security.conftest import audited, call, judged
 
 pytestmark = pytest.mark.long
 
@@ -96,6 +96,26 @@ def test_a_data_set_whose_test_split_is_training_data_gets_no_pass(tmp_path, stu
     for run in runs:
         assert outcomes(run, "D1", "D2", "D3") == {"pass"} and outcomes(run, DATA) == {"warn"}
         assert run.record.measurements.conventions[SHARED_SAMPLES] == 360
+
+
+def test_a_text_whose_test_part_is_in_its_training_part_gets_no_pass(tmp_path, empty_store, monkeypatch):
+    """The copy is shifted, so no test window is a training window: 19 of 19 windows were found as 0."""
+    letters = bytes(torch.randint(97, 123, (64 * 200 + 1,), generator=torch.Generator().manual_seed(0)).tolist())
+    test = letters[64 * 181 : 64 * 200]
+    shutil.copy(empty_store, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    fields = {"method": "bp", "architecture": "causal_transformer", "seed": "1", "epochs": "1", "device": "cpu"}
+    small = "architecture.d_hidden=8,architecture.num_blocks=1,architecture.heads=2"
+    shared = []
+    for name, text in (("honest", letters), ("shown", letters[:1001] + test + letters[1001 + len(test) :])):
+        (tmp_path / f"{name}.txt").write_bytes(text)
+        given = [part for option, value in fields.items() for part in (f"--{option}", value)]
+        trained = call("train", *given, "--dataset", f"text:{name}.txt", "--set", small)
+        assert trained.exit_code == 0, trained.output
+    _, report = audited(tmp_path, "--experiment", "fa_registry", "--edition", "2026-12:token")
+    for run in sorted(report.runs, key=lambda run: run.record.spec.dataset):
+        shared.append((run.record.measurements.conventions[SHARED_SAMPLES], outcomes(run, DATA)))
+    assert shared == [(0, set()), (19, {"warn"})]
 
 
 # Other ways to look answers up, on a trained network that counts as another package's.
@@ -283,28 +303,7 @@ def test_an_embedding_that_is_frozen_with_the_blocks_is_seen(task):
     assert "embed." in training_check(task).detail
 
 
-# What is counted as shared.
-
-
-def splits_of(train: torch.Tensor, test: torch.Tensor, augment=unaugmented) -> Splits:
-    labels = torch.zeros(len(train), dtype=torch.int64), torch.zeros(len(test), dtype=torch.int64)
-    return Splits(train, labels[0], test, labels[1], augment, "the same digest")
-
-
-def test_shared_samples_are_counted_as_stored_and_as_augmented_and_by_no_digest_of_their_own():
-    images = torch.randn(40, 1, 4, 4, generator=torch.Generator().manual_seed(0))
-    padded = torch.nn.functional.pad(images, [1] * 4)
-    assert shared_samples(splits_of(images[:30], images[30:])) == 0
-    assert shared_samples(splits_of(images[:35], images[30:])) == 5
-    assert shared_samples(splits_of(images[:35], images[[34, 34, 39]])) == 2
-    assert shared_samples(splits_of(padded[:35], images[30:], lambda batch, draw: batch[:, :, 1:-1, 1:-1])) == 5
-    assert shared_samples(splits_of(-images[:35], images[30:], lambda batch, draw: -batch)) == 5
-    assert shared_samples(splits_of(images[:35] + 1e-6, images[30:])) == 0  # exact copies alone: SECURITY.md
-
-
-@pytest.mark.parametrize("name", ["digits", "digits_centred", "teacher_student", "lq"])
-def test_the_built_in_sets_share_no_sample(name):
-    assert shared_samples(datasets.get(name).load(torch.device("cpu"), None, 0)) == 0
+# How many shared samples are a finding; tests/datasets/test_shared_samples.py counts them.
 
 
 @pytest.mark.parametrize(("shared", "warned"), [(0, False), (1, False), (2, True), (None, False)])

@@ -23,11 +23,13 @@ from fa_registry.training import epoch_chain
 from fa_registry.training.checkpoint import content_digest, load_into, load_tensors, save_tensors
 from fa_registry.training.devices import pinned_threads
 from fa_registry.training.epoch_chain import GMAC, NONCE, linked, state_digest
+from fa_registry.training.kept_states import kept_epochs
 from fa_registry.training.loop import train
 from fa_registry.training.measuring import measure
 from fa_registry.training.resume import ResumeFile
+from fa_registry.training.state_sizes import TensorSizes, kept_bytes
 from fa_registry.training.trainer import Trainer
-from fa_registry.training.trainer_state import full_state, kept_bytes, kept_epochs
+from fa_registry.training.trainer_state import full_state
 from tests.helpers.covering import rest_long
 from tests.helpers.nets import of
 from tests.helpers.tiny_tasks import Recorder, supported, tiny_spec, tiny_task
@@ -376,7 +378,10 @@ def test_kept_states_are_replayed_where_the_whole_training_proves_nothing_alone(
         assert text in after_kept_states(training, limit).detail
 
 
-@pytest.mark.parametrize(("states", "epochs", "kept"), [(3, 10, (2, 5, 7)), (1, 4, (2,)), (5, 3, (1, 2)), (2, 1, ())])
+@pytest.mark.parametrize(
+    ("states", "epochs", "kept"),
+    [(3, 10, (2, 5, 7)), (1, 4, (2,)), (5, 3, (1, 2)), (2, 1, ()), ("all", 4, (1, 2, 3)), ("all", 1, ()), (0, 9, ())],
+)
 def test_states_are_kept_evenly_over_the_epochs(states, epochs, kept):
     assert kept_epochs(states, epochs) == kept
 
@@ -389,7 +394,7 @@ def test_the_epoch_after_every_kept_state_comes_again(tmp_path, method):
     assert "epochs 2–3" in check.detail
     size = sum(sum(path.stat().st_size for path in entry[::2]) for entry in training.recorded.kept.values()) / 2
     spec = tiny_spec(method=method)
-    assert size == pytest.approx(kept_bytes(spec), abs=12_000)  # names and steps
+    assert size == pytest.approx(kept_bytes(*TensorSizes.of_specs([spec])[0]), abs=12_000)  # names and steps
 
 
 @pytest.mark.long
