@@ -116,7 +116,7 @@ def judging_audits(runs: Sequence[StoredRun]) -> dict[str, list[StoredRun]]:
     # and wrote the tag `fa.excluded`.
     audits: dict[str, list[StoredRun]] = {}
     for run in runs:
-        if not any(name.startswith(schema.TAG_VERDICT) for name in run.tags):
+        if not any(map(schema.is_verdict_tag, run.tags)):
             continue
         audits.setdefault(auditing(run), []).append(run)
     return audits

@@ -17,6 +17,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from fa_registry import architectures, diagnostics
 from fa_registry.diagnostics import eval_mode
+from fa_registry.protocol.replay_summary import WHOLE
 from fa_registry.records import Check, Measurements, Reading, Scalar
 from fa_registry.records.configurations import undecidable
 from fa_registry.training.epoch_chain import linked, state_digest
@@ -25,7 +26,6 @@ from fa_registry.training.probe_context import conventions_of_setup
 from fa_registry.training.run_setup import RunSetup
 from fa_registry.training.trainer import Trainer
 
-WHOLE, KEPT = "whole training", "kept states"  # subjects of a Check
 # Greatest number of multiplications that `auto` replays: some 30 CPU seconds at 7e9 per second, plus the overhead of every step. A
 # run of the digits study (100 epochs) has 1.1e11. Multiplications are counted, not timed, so that the choice is reproducible.
 WHOLE_WORK = 2e11

@@ -28,8 +28,6 @@ from fa_registry.conformance.credit_check import (
 )
 from fa_registry.evidence.backprop_check import LEARNING_TIME, early_objection
 from fa_registry.evidence.replay import (
-    KEPT,
-    WHOLE,
     WHOLE_WORK,
     EpochComparison,
     RecordedEpochs,
@@ -46,6 +44,7 @@ from fa_registry.evidence.tensor_differences import (
 )
 from fa_registry.jsonio import describe_value
 from fa_registry.methods.base import HasFeedbackRule, LearnsFeedbackByLoss
+from fa_registry.protocol.replay_summary import KEPT, WHOLE
 from fa_registry.records import Check
 from fa_registry.records.configurations import undecidable
 from fa_registry.seeding import generator

@@ -14,7 +14,6 @@ from fa_registry.metrics import Known, kind_of, subject_of
 from fa_registry.protocol.builtin_editions import DIGEST, FOREIGN, SHIPPED, describe_edition, provenance_of
 from fa_registry.protocol.grouping import Group, groups, seeds_key
 from fa_registry.protocol.near_settings import Differing, NearSettings
-from fa_registry.protocol.replay_summary import proof
 from fa_registry.protocol.verdict import combine_verdicts
 from fa_registry.records import (
     AuditReport,
@@ -214,9 +213,7 @@ class Sources:
 
 
 def form_link(group: Group) -> Link:
-    name = slug(group)
-    proven = proof([run.record.integrity for run in group.runs])
-    return Link(group_label(group), group.method, group.setting, group.verdict, f"forms/{name}", proven)
+    return Link(group_label(group), group.method, group.setting, group.verdict, f"forms/{slug(group)}")
 
 
 def changed_editions(editions: Iterable[EditionReference]) -> Iterator[ChangedEdition]:

@@ -199,7 +199,7 @@ class AuditRow:
         judged: Mapping from the key of a metric to the rule that does not pass for this metric.
         answers: Mapping from the key of a metric to the kind of its claim on the form, `not` or `open`.
         control_state: `control verified`, or the reason why the frozen control is not proven; empty for a control.
-        proof: What the replays (repeated training steps) prove about the training of these runs.
+        replays: How many trainings of these runs were replayed, as text.
     """
 
     method: str
@@ -214,7 +214,7 @@ class AuditRow:
     judged: Mapping[str, Judged] = field(default_factory=dict)
     answers: Mapping[str, str] = field(default_factory=dict)
     control_state: str = ""
-    proof: str = ""
+    replays: str = ""
 
 
 @dataclass(frozen=True)
@@ -384,7 +384,6 @@ class Link:
     setting: str
     verdict: Verdict
     stem: str
-    proof: str = ""
 
     @property
     def href(self) -> str:

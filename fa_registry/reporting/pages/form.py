@@ -15,7 +15,7 @@ from fa_registry.errors import UsageError
 from fa_registry.metrics import HEADLINE_GAMMA, SUBJECTS, TABLES, Metric, headline_of, metric_named, table
 from fa_registry.protocol.credit import exact_sites
 from fa_registry.protocol.grouping import Group
-from fa_registry.protocol.replay_summary import series_label
+from fa_registry.protocol.replay_summary import nonce_text, replays_text, series_label
 from fa_registry.provenance import NOT_A_CHECKOUT
 from fa_registry.records import AuditReport, EditionReference, Exclusion, RunAudit, RunRecord, Verdict
 from fa_registry.records.manifest_checks import OWN_LOOP
@@ -101,6 +101,7 @@ def form_context(
     opinions = _opinions(group, compared.verdicts, sources)
     excluded = sources.excluded(group)
     controls = control_rows(group.runs, sources.values)
+    integrities = [run.record.integrity for run in group.runs]
     judged = (run for _, runs in sources.judgements_of(group) for run in runs)
     return FormContext(
         title=f"{label} — {setting}",
@@ -108,8 +109,9 @@ def form_context(
         setting=setting,
         edition=report.edition,
         verdict=group.verdict,
-        proof=link.proof,
-        series_label=series_label([run.record.integrity for run in group.runs]),
+        replays=replays_text(integrities),
+        nonce=nonce_text(report.replay),
+        series_label=series_label(integrities),
         opinions=opinions,
         differences=compared.why,
         columns=columns,
@@ -183,9 +185,11 @@ class FormContext:
     edition: EditionReference
     """the edition (set of rules) that judged the runs"""
     verdict: Verdict
-    """verdict on all seeds together"""
-    proof: str
-    """what the audit's replays prove about the training"""
+    """verdict on all seeds together, with its level of proof"""
+    replays: str
+    """how many trainings the audit replayed"""
+    nonce: str
+    """sentence on a typed nonce and on earlier audits of the runs; empty if this audit drew a nonce and is the first one"""
     series_label: str
     """number of values that the author stated and the audit did not recompute (curves, epochs of first fire, training
     values); empty if there are no such values"""
