@@ -72,7 +72,7 @@ def test_print_shows_a_screen_and_repr_one_line(rich):
         assert "\n" not in repr(shown) and len(repr(shown)) < 300
     assert all(run.verdict.label in str(rich) for run in rich.runs)
     assert all(finding.rule in str(run) for finding in run.findings)
-    assert str(run.verdict) == run.verdict.label
+    assert str(run.verdict) == run.verdict.full_label
 
 
 def test_print_of_many_runs_names_the_number_that_is_not_shown(rich):

@@ -12,9 +12,10 @@ import torch
 from fa_registry import architectures
 from fa_registry.errors import IntegrityError
 from fa_registry.evidence import replay_from_seed as redrawing
-from fa_registry.evidence.replay import KEPT, OTHER_BITS, STEP_WORK, WHOLE, RecordedEpochs, work_of
+from fa_registry.evidence.replay import OTHER_BITS, STEP_WORK, RecordedEpochs, work_of
 from fa_registry.evidence.replay_from_seed import RecordedTraining, replay_training
 from fa_registry.plugin_registry import Location
+from fa_registry.protocol.replay_summary import KEPT, WHOLE
 from fa_registry.records import Check, Measurements, Reading
 from fa_registry.records.configurations import is_undecidable
 from fa_registry.tracking import schema

@@ -131,7 +131,7 @@ class NoteContext:
     verdict: Verdict
     """verdict of this run, without other seeds"""
     control: str
-    """`control verified`, or the reason why the method's frozen control is not proven to be frozen; empty for a control"""
+    """level of proof of the frozen control, such as `control started`, or the reason why it is not proven; empty for a control"""
     headline: tuple[Row[Estimate], ...]
     """the run's headline numbers"""
     findings: tuple[FindingRow, ...]
