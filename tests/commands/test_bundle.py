@@ -20,6 +20,7 @@ from fa_registry.bundles import archive
 from fa_registry.bundles.archive import MANIFEST, SIGNATURE, TIME
 from fa_registry.bundles.contents import CRATE
 from fa_registry.errors import IntegrityError, InvalidFields, UsageError
+from fa_registry.records import PROOF_LEVELS
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from tests.commands.conftest import call, leave_out_figures
@@ -230,6 +231,10 @@ def test_its_runs_go_into_another_store_once_and_are_verified_there(bundled, emp
     for typed in (theirs, theirs[:8], ours):
         shown = call("show", typed).stdout.splitlines()
         assert f"run {ours} " in shown[-3] and shown[-1].endswith(" (in the bundle)"), shown[-3:]
+    levels = {run.tags[schema.TAG_IMPORTED_PROOF] for run in runs}
+    assert levels <= set(PROOF_LEVELS) and not any(schema.is_verdict_tag(name) for run in runs for name in run.tags)
+    proofs = {run["proof"] for run in json.loads(call("list", "runs", "--json").stdout)}
+    assert proofs == {f"{level} (in the bundle)" for level in levels}
     methods = {run.run_id: run.tags[schema.TAG_METHOD] for run in runs}
     (first, first_here), (second, second_here) = list(put.runs.items())[:2]
     compared = call("compare", first, second[:8], "--trust-logged")

@@ -42,9 +42,7 @@ def methods(*levels: str, **changes) -> list[RunRecord]:
 
 
 def controls(*levels: str) -> list[RunRecord]:
-    return [
-        proven(answered(frozen(f"f{seed}", seed=seed)), level) for seed, level in zip(SEEDS, levels, strict=False)
-    ]
+    return [proven(answered(frozen(f"f{seed}", seed=seed)), level) for seed, level in zip(SEEDS, levels, strict=False)]
 
 
 def levels_of(records: list[RunRecord]) -> dict[str, str]:
@@ -148,7 +146,9 @@ def test_a_run_that_no_command_trains_again_is_stated_despite_forged_checks(chan
 @pytest.mark.parametrize("state", ["trusted", "mismatch"])
 def test_a_run_whose_files_were_not_compared_is_stated_despite_forged_checks(state):
     run = proven(record(), "replayed")
-    assert proof_level([dataclasses.replace(run, integrity=dataclasses.replace(run.integrity, state=state))]) == "stated"
+    assert (
+        proof_level([dataclasses.replace(run, integrity=dataclasses.replace(run.integrity, state=state))]) == "stated"
+    )
 
 
 def test_no_run_proves_nothing():
