@@ -173,7 +173,7 @@ def _attached_pages(tracker: Tracker, audit: StoredRun, notes: Notes, run: Store
 
 
 def verdict_tag_differences(report: AuditReport, run: StoredRun) -> list[str]:
-    """Compare the tags `fa.verdict…` and `fa.proof` of the run with the report; return one line per difference."""
+    """Compare the tags `fa.verdict…` and `fa.proof` of a run with the report; return the differences."""
     expected = expected_verdict_tags(report, run)
     return [
         f"run {run.run_id} ({run.name}): tag {name} is {run.tags.get(name, 'not set')!r}, but the audit has {value!r}"

@@ -287,7 +287,7 @@ def previous_seed_sets(
 
 
 def count_audits(runs: Iterable[StoredRun]) -> int:
-    """Return the number of audits that selected these runs, including the next audit, whose runs these are."""
+    """Return the number of audits that selected these runs, including the present audit."""
     tags = (run.tags.get(schema.TAG_AUDITS, "") for run in runs)
     return 1 + max((int(tag) for tag in tags if COUNT.fullmatch(tag)), default=0)
 

@@ -210,7 +210,7 @@ def _controls(report: AuditReport, printed: Iterable[Group]) -> None:
 
 
 def _replay_lines(report: AuditReport, printed: Iterable[Group]) -> Iterator[str]:
-    """Yield each result of the replays with its methods, then the number of chosen runs and how the nonce was chosen."""
+    """Yield the results of the replays with their methods, then lines on chosen runs and nonce."""
     from fa_registry.protocol.replay_summary import nonce_text, replays_text
 
     labels_by_text: dict[str, dict[str, None]] = {}

@@ -1,4 +1,4 @@
-"""What an audit's replays prove: a level of proof, and texts on replays and on values that were only logged."""
+"""Level of proof of a verdict, and texts on replays and on values that were only logged."""
 
 from __future__ import annotations
 
@@ -74,7 +74,10 @@ def replays_text(integrities: Sequence[Integrity]) -> str:
 
 
 def nonce_text(replay: Replay | None) -> str:
-    """Return a sentence on how freely the nonce was chosen; empty if this audit could not choose a nonce that misses a run."""
+    """Return a sentence that warns of a chosen nonce, or an empty text.
+
+    The author can choose a nonce that misses a run: by typing one, or by publishing one of several audits.
+    """
     if replay is None or replay.asked != "auto":
         return ""
     facts = ["the nonce was typed"] * replay.typed

@@ -79,7 +79,10 @@ def _flag(finding: Finding) -> str:
 
 
 def combine_verdicts(verdicts: Iterable[Verdict]) -> Verdict:
-    """Return the most severe verdict of several seeds, with the flags of all seeds and the lowest level of proof."""
+    """Return the most severe verdict of several seeds, with the flags of all seeds.
+
+    Its level of proof is the lowest one.
+    """
     of_seeds = list(verdicts)
     if not of_seeds:
         return Verdict("incomplete", TEXT["incomplete"])

@@ -110,7 +110,10 @@ class Sources:
         return self.values.known
 
     def replays(self, group: Group) -> str:
-        """Return a text that explains the level of proof of a group: its replays, and the levels of the setting's controls."""
+        """Return a text that explains the level of proof of a group.
+
+        The text contains the number of replays, and the levels of proof of the controls of the setting.
+        """
         text = replays_text([run.record.integrity for run in group.runs])
         levels = [] if group.control else self._control_levels.get(group.runs[0].record.spec.setting.identity, [])
         return f"{text}; controls: {', '.join(levels)}" if levels else text
