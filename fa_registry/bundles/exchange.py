@@ -24,6 +24,7 @@ from fa_registry.evidence.exclusions import RemeasuredRun
 from fa_registry.evidence.options import RemeasureOptions
 from fa_registry.evidence.remeasure import checked_measuring, remeasure_all
 from fa_registry.protocol.integrity import compare
+from fa_registry.protocol.replay_summary import proof_level
 from fa_registry.records import AuditReport, EditionReference, Integrity, RunAudit, RunRecord, Verdict
 from fa_registry.reporting.results import Result, TableResult
 from fa_registry.studies.options import RunSelector
@@ -162,7 +163,8 @@ def _measured(file_outcome: Verification, reported: RunRecord, remeasured: Remea
     if integrity.state == "verified":
         comparison = compare(reported.measurements, remeasured.record.measurements)
         integrity = integrity if comparison.state == "verified" else comparison
-    return replace(file_outcome, integrity=integrity)
+    proof = proof_level([replace(remeasured.record, integrity=integrity)])
+    return replace(file_outcome, integrity=integrity, proof=proof)
 
 
 @dataclass(frozen=True, repr=False)

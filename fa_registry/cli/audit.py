@@ -63,8 +63,8 @@ def verify(report_file: str, as_json: bool, **arguments: Any) -> None:
     if as_json:
         print_json(results)
     else:
-        rows = [list(result.row().values()) for result in results]
-        table(["run", "name", "outcome", "details"], [[row[0][:SHORT_ID], *row[1:]] for row in rows], "")
+        rows = [result.row() for result in results]
+        table(list(rows[0]), [[row["run"][:SHORT_ID], *list(row.values())[1:]] for row in rows], "")
         print_out(_answer(results))
     sys.exit(0 if all(result.integrity.state == "verified" for result in results) else IntegrityError.exit_code)
 

@@ -73,6 +73,9 @@ def test_it_proves_itself_in_an_empty_folder(bundled):
     found = fa_registry.verify("tiny.fa.zip")
     assert {outcome.integrity.state for outcome in found} == {"verified"}, [outcome.integrity for outcome in found]
     assert len(found) == 3 + 4 and not (bundled / "mlflow.db").exists()
+    assert [outcome.proof for outcome in found] == [""] * 3 + [
+        "replayed"
+    ] * 4  # by this check, and not by the author's audit
     assert call("verify", "tiny.fa.zip").exit_code == 0
 
 
@@ -89,6 +92,7 @@ def test_a_light_one_has_no_tensors_and_says_what_it_does_not_prove(bundled):
     found = states("light.fa.zip")
     assert found["the pages"] == found["the verdicts"] == "verified"
     assert sorted(found.values()).count("trusted") == 4 and call("verify", "light.fa.zip").exit_code == 3
+    assert {outcome.proof for outcome in fa_registry.verify("light.fa.zip")} == {""}
     with pytest.raises(UsageError, match="--light"):
         fa_registry.import_bundle("light.fa.zip")
 
