@@ -126,7 +126,7 @@ def _first_fires(group: Group) -> dict[str, list[int | None]]:
 def render(measured: Mapping[str, Any]) -> str:
     """Return README's block."""
     head = [*COLUMNS, *EDITIONS]
-    runs = f"{measured['runs']} runs of 15 epochs, {measured['verified']} verified by the audit"
+    runs = f"{measured['runs']} runs of 15 epochs, metrics of {measured['verified']} verified by the audit"
     minutes = f"training, audit and pages {measured['seconds'] / 60:.0f} minutes; " if measured["seconds"] else ""
     took = f"{minutes}scales are geometric means over seeds"
     where = f"Measured {measured['date']} on {measured['machine']}, by `python -m benchmarks.fashion --record`: {runs}; {took}."

@@ -104,7 +104,7 @@ def step_ratio() -> float:
 
 def render(measured: Mapping[str, Any]) -> str:
     """Return the table of the study's page."""
-    runs = f"{measured['runs']} runs of 4 epochs (800 steps), {measured['verified']} verified by the audit"
+    runs = f"{measured['runs']} runs of 4 epochs (800 steps), metrics of {measured['verified']} verified by the audit"
     where = (
         f"Measured {measured['date']} on {measured['machine']}, by `python -m benchmarks.tokens --record`: {runs}; training, audit "
         f"and pages {measured['seconds'] / 60:.0f} minutes; scales are geometric means over "

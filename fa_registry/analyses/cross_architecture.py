@@ -119,7 +119,7 @@ def _row(method: MethodRuns, controls: Mapping[str, RunRecord]) -> dict[str, Ana
         **method.cells,
         ARCHITECTURE.name: AnalysisCell(text=_network(method)),
         **{column: mean_cell(method.runs, name, pick) for column, (name, pick) in picks.items()},
-        VERDICT.name: AnalysisCell(text=method.group.verdict.label),
+        VERDICT.name: AnalysisCell(text=method.group.verdict.full_label),
     }
 
 

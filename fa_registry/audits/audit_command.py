@@ -18,7 +18,14 @@ from fa_registry.audits.editions import checked_terms
 from fa_registry.audits.options import JudgingOptions, ReportOutput, checked_pages
 from fa_registry.audits.publication import log_audit
 from fa_registry.audits.reports import LARGEST
-from fa_registry.audits.selection import Selection, add_unaudited_runs, not_judged, previous_seed_sets, select_runs
+from fa_registry.audits.selection import (
+    Selection,
+    add_unaudited_runs,
+    count_audits,
+    not_judged,
+    previous_seed_sets,
+    select_runs,
+)
 from fa_registry.errors import InvalidFields, UnknownName
 from fa_registry.evidence.options import RemeasureOptions
 from fa_registry.evidence.remeasure import checked_measuring, remeasure_all
@@ -106,6 +113,7 @@ def run_audit(
         early_is_incomplete: Whether the audit is incomplete if a rule of --stop-on ended a run early. Use False if the
             caller passed --stop-on.
     """
+    is_nonce_typed = bool(measuring.nonce)  # the check of the options draws a missing nonce
     editions, measuring, waivers, reference = checked_audit(selector, judging, measuring, pages)
     tracker = open_tracker(location.store, create=False, write=True)
     adopted = mlflow_run_in_progress() if adopt else ""
@@ -119,6 +127,9 @@ def run_audit(
     if reference:
         report = replace(report, reproduction=reproduction(reference, report))
     report = add_unaudited_runs(tracker, report, selection.runs)
+    if report.replay:
+        replay = replace(report.replay, typed=is_nonce_typed, audits=count_audits(selection.runs))
+        report = replace(report, replay=replay)
     out = Path(pages.out)
     _warn_of_other_audit(out, report.title)
     with rendered(report, answers_of(report), out, pages.own_templates) as (folder, names):

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 
 import pandas as pd
 
-from fa_registry.audits.recorded_verdicts import recorded_verdicts
+from fa_registry.audits.recorded_verdicts import RecordedVerdict, recorded_verdicts
 from fa_registry.errors import IntegrityError
 from fa_registry.evidence.third_party import cards
 from fa_registry.metrics import Metric, metric_named, metrics_of_cards, metrics_of_report
@@ -24,10 +24,10 @@ from fa_registry.tracking.series_parquet import SCALAR_SITE, read_rows
 from fa_registry.tracking.stores import open_tracker
 
 SHOWN = {metric: name for name, metric in schema.SCALAR_METRICS.items()}
-OF_A_RUN = ("run_id", "name", "study", "method", "setting", "seed", "status", "verdict", "started")
+OF_A_RUN = ("run_id", "name", "study", "method", "setting", "seed", "status", "verdict", "proof", "started")
 OF_A_ROW = ("epoch", "quantity", "site", "value", "reason")
 OF_AN_AUDIT = {"run_id": "run_id", "label": "method"} | {
-    name: name for name in ("setting", "seed", "control", "verdict", "outcome", "integrity")
+    name: name for name in ("setting", "seed", "control", "verdict", "proof", "outcome", "integrity")
 }
 
 
@@ -92,7 +92,7 @@ def audit_frame(report: AuditReport) -> pd.DataFrame:
     return _described(frame(audit_table(report).select(headings)), names, metrics)
 
 
-def _of_run(run: StoredRun, verdict: str) -> dict[str, object]:
+def _of_run(run: StoredRun, verdict: RecordedVerdict) -> dict[str, object]:
     seed = schema.seed_of(run.params)
     row = {
         "run_id": run.run_id,
@@ -102,7 +102,8 @@ def _of_run(run: StoredRun, verdict: str) -> dict[str, object]:
         "setting": run.tags.get(schema.TAG_SETTING, ""),
         "seed": pd.NA if seed is None else seed,
         "status": run.tags.get(schema.TAG_STATUS, ""),
-        "verdict": verdict,
+        "verdict": verdict.label,
+        "proof": verdict.proof,
         "started": pd.Timestamp(run.started, unit="ms", tz="UTC"),
     }
     return {**row, **{name: run.metrics.get(metric) for metric, name in SHOWN.items()}}

@@ -47,6 +47,7 @@ class Promotion(Result):
     reference: str
     run_id: str
     verdict: str
+    proof: str
     edition: str
     promoted: bool
     verdicts: Mapping[str, str] = field(default_factory=dict)
@@ -56,7 +57,7 @@ class Promotion(Result):
     def lines(self) -> Iterator[str]:
         """Yield the lines that the command prints."""
         outcome = "promoted" if self.promoted else "already promoted with this verdict"
-        yield f"{self.reference}: run {self.run_id} {outcome}, {self.verdict} by edition {self.edition}"
+        yield f"{self.reference}: run {self.run_id} {outcome}, {self.verdict} · {self.proof} by edition {self.edition}"
         others = ", ".join(f"{label} by {name}" for name, label in self.verdicts.items() if name != self.edition)
         facts = {"other editions": others, "promoted despite": self.despite, "aliases": ", ".join(self.aliases)}
         yield from (f"  {fact}: {text}" for fact, text in facts.items() if text)
@@ -96,6 +97,7 @@ def run_promote(
         reference=f"models:/{name}/{version.version}",
         run_id=record.run_id,
         verdict=opinions[0][1].verdict.label,
+        proof=opinions[0][1].verdict.proof,
         edition=describe_edition(opinions[0][0]),
         promoted=existing is None,
         verdicts={describe_edition(reference): judged.verdict.label for reference, judged in opinions},
@@ -185,7 +187,9 @@ def deciding_edition(run: StoredRun, candidates: list[EditionReference], edition
 def check_override(run: StoredRun, opinion: Opinion, reason: str | None) -> None:
     """Raise PromotionRefused if a reason is missing, and UsageError if it is not necessary."""
     edition, judged = opinion
-    verdict = f"run {run.run_id} ({run.name}) has the verdict {judged.verdict.label} by {describe_edition(edition)}"
+    verdict = (
+        f"run {run.run_id} ({run.name}) has the verdict {judged.verdict.full_label} by {describe_edition(edition)}"
+    )
     is_needed = judged.verdict.outcome in NEEDS_REASON
     if reason is not None and not reason.strip():
         raise UsageError("despite (--override-reason): expected a reason, found none")
@@ -219,6 +223,7 @@ def version_tags(record: RunRecord, opinions: list[Opinion], despite: str, autho
     tags = {
         **{schema.verdict_tag(reference): one.verdict.label for reference, one in opinions},
         schema.TAG_VERDICT: verdict_text(judged.verdict, deciding),
+        schema.TAG_PROOF: judged.verdict.proof,
         schema.TAG_EDITION: f"{describe_edition(deciding)}, sha256 {deciding.digest}",
         schema.TAG_RUN: record.run_id,
         schema.TAG_METHOD: record.spec.method_label,

@@ -173,7 +173,7 @@ def _attached_pages(tracker: Tracker, audit: StoredRun, notes: Notes, run: Store
 
 
 def verdict_tag_differences(report: AuditReport, run: StoredRun) -> list[str]:
-    """Compare the tags `fa.verdict…` of the run with the report; return one line per difference."""
+    """Compare the tags `fa.verdict…` and `fa.proof` of a run with the report; return the differences."""
     expected = expected_verdict_tags(report, run)
     return [
         f"run {run.run_id} ({run.name}): tag {name} is {run.tags.get(name, 'not set')!r}, but the audit has {value!r}"
@@ -183,12 +183,15 @@ def verdict_tag_differences(report: AuditReport, run: StoredRun) -> list[str]:
 
 
 def expected_verdict_tags(report: AuditReport, run: StoredRun) -> dict[str, str]:
-    """Return the tags `fa.verdict…` that the audit set on the run; empty if the run is not in the report."""
+    """Return the tags `fa.verdict…` and `fa.proof` that the audit set on the run.
+
+    The result is empty if the run is not in the report.
+    """
     for index, judged in enumerate(report.runs):
         if judged.record.run_id == run.run_id:
             return verdict_tags(report, index)
     for excluded in report.excluded:
         if excluded.run_id == run.run_id:
-            names = [name for name in run.tags if name.startswith(schema.TAG_VERDICT)]
+            names = filter(schema.is_verdict_tag, run.tags)
             return dict.fromkeys(names, not_judged_text(excluded))
     return {}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fa_registry import jsonio, process_ownership
 from fa_registry.audits.reports import audits_of, numbered
-from fa_registry.audits.selection import Selection, previous_seed_sets
+from fa_registry.audits.selection import Selection, count_audits, previous_seed_sets
 from fa_registry.errors import RegistryError
 from fa_registry.interrupts import deferred_interrupts
 from fa_registry.protocol.builtin_editions import describe_edition, verdict_mark
@@ -81,6 +81,9 @@ def _report_all(tracker: Tracker, report: AuditReport, folder: Path, selection: 
 
     Return the address of the MLflow page.
     """
+    count = {schema.TAG_AUDITS: str(count_audits(selection.runs))}
+    for run in selection.runs:  # first, because the author has seen the results even if the next steps fail
+        tracker.log(run.run_id, tags=count)
     page_tags = write_page_digests(folder)
     tracker.upload(run_id, folder)
     tracker.log(run_id, tags=page_tags)
@@ -149,8 +152,8 @@ def _tag_excluded(tracker: Tracker, report: AuditReport, notes: Notes, audit_id:
             pages = _attach(tracker, [excluded.run_id], schema.SHORT_FORM, note)
             if _is_there(tracker, excluded.run_id, schema.FORM):
                 pages |= _attach(tracker, [excluded.run_id], schema.FORM, placeholder_form(note))
-            new_tags = {name: verdict for name in tags if name.startswith(schema.TAG_VERDICT)}
-            new_tags |= {schema.TAG_VERDICT: verdict, schema.TAG_EXCLUDED: audit_id}
+            new_tags = {name: verdict for name in tags if schema.is_verdict_tag(name)}
+            new_tags |= {schema.TAG_VERDICT: verdict, schema.TAG_PROOF: verdict, schema.TAG_EXCLUDED: audit_id}
             new_tags |= {schema.TAG_NOTE: note, **page_digests_tag(pages)}
             tracker.log(excluded.run_id, tags=new_tags)
 
@@ -205,15 +208,20 @@ def _tag_studies(tracker: Tracker, selection: Selection, tags: Mapping[str, str]
 
 
 def verdict_tags(report: AuditReport, index: int) -> dict[str, str]:
-    """Return the tags with the verdicts of a run.
+    """Return the tags with the verdicts of a run and with their level of proof.
 
-    `fa.verdict` is the verdict of the leading edition. There is one tag `fa.verdict.<edition>.<digest>` per edition.
+    `fa.verdict` is the verdict of the leading edition. There is one tag `fa.verdict.<edition>.<digest>` per edition. All editions
+    have the same level of proof.
     """
     leading_verdict = report.runs[index].verdict
     tags = {schema.verdict_tag(report.edition): leading_verdict.label}
     for opinion in report.opinions:
         tags[schema.verdict_tag(opinion.edition)] = opinion.judgements[index].verdict.label
-    return tags | {schema.TAG_VERDICT: verdict_text(leading_verdict, report.edition)}
+    leading = {
+        schema.TAG_VERDICT: verdict_text(leading_verdict, report.edition),
+        schema.TAG_PROOF: leading_verdict.proof,
+    }
+    return tags | leading
 
 
 def outdated_verdict_tags(tags: Mapping[str, str], current_tags: Mapping[str, str]) -> list[str]:

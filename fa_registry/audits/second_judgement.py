@@ -5,13 +5,14 @@ This module does not import torch or MLflow, so `report` starts without them.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from fa_registry.protocol.builtin_editions import SHIPPED, describe_edition, provenance_of
 from fa_registry.protocol.engine import judge_all
 from fa_registry.protocol.grouping import seeds_key
 from fa_registry.protocol.rules import load_edition
-from fa_registry.records import AuditReport, EditionReference, Finding, Integrity, Judgement, RunAudit
+from fa_registry.records import PROOF_LEVELS, AuditReport, EditionReference, Finding, Integrity, Judgement, RunAudit
 
 SHOWN = 5  # largest number of differences in a message
 
@@ -57,7 +58,7 @@ def check_verdicts(report: AuditReport, same_release: bool, interims: Mapping[st
         names.append(describe_edition(reference))
         for run, recorded, rejudged in zip(report.runs, judged, judged_again(report, reference, interims), strict=True):
             if _decisive(recorded) != _decisive(rejudged):
-                label, new_label = recorded.verdict.label, rejudged.verdict.label
+                label, new_label = recorded.verdict.full_label, rejudged.verdict.full_label
                 detail = "with other findings" if label == new_label else f"instead of {label}"
                 differences.append(
                     f"{run.record.name} (run {run.record.run_id}): edition {reference.name} now gives {new_label} {detail}"
@@ -71,7 +72,9 @@ def check_verdicts(report: AuditReport, same_release: bool, interims: Mapping[st
         )
     if unchecked:
         return Integrity("unverifiable", tuple(unchecked))
-    text = f"gives the same verdicts and findings for all {len(report.runs)} runs"
+    levels = Counter(run.verdict.proof for run in report.runs)
+    proofs = ", ".join(f"{levels[level]} {level}" for level in reversed(PROOF_LEVELS) if levels[level])
+    text = f"gives the same verdicts, levels of proof and findings for all {len(report.runs)} runs ({proofs})"
     return Integrity("verified", (f"judging again by edition {', '.join(names)} {text}",))
 
 

@@ -6,6 +6,7 @@ Runs that cannot be judged are returned as exclusions with a reason.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -250,6 +251,7 @@ def half_written(tracker: Tracker, run: StoredRun, spec: RunSpec | None = None) 
 # although the page states 2.5 %. Therefore an audit writes to a tag of each run which sets of seeds have been judged. The next
 # audit reads this tag without a further query. A set that was judged before keeps its number, because auditing the same seeds
 # again is no new analysis. A single seed has no interval, so its audit is no interim analysis.
+COUNT = re.compile("[0-9]{1,9}")
 MOST_SEED_SETS = 200  # number of sets in a tag: one set has 13 characters, and MLflow allows 5,000 characters
 
 
@@ -282,6 +284,12 @@ def previous_seed_sets(
             numbers[key], history = _interim_analysis(_name(seeds), earlier)
             tags |= {record.run_id: " ".join(history[:MOST_SEED_SETS]) for record in members}
     return numbers, tags
+
+
+def count_audits(runs: Iterable[StoredRun]) -> int:
+    """Return the number of audits that selected these runs, including the present audit."""
+    tags = (run.tags.get(schema.TAG_AUDITS, "") for run in runs)
+    return 1 + max((int(tag) for tag in tags if COUNT.fullmatch(tag)), default=0)
 
 
 def _interim_analysis(judged: str, earlier: Sequence[Sequence[str]]) -> tuple[int, list[str]]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal
 
 from fa_registry import jsonio
 from fa_registry.audits.proof import (
@@ -28,7 +29,8 @@ from fa_registry.evidence.exclusions import RemeasuredRun
 from fa_registry.evidence.options import RemeasureOptions
 from fa_registry.evidence.remeasure import checked_measuring, remeasure_all
 from fa_registry.protocol.integrity import with_checks
-from fa_registry.records import AuditReport, Check, Integrity, RunRecord
+from fa_registry.protocol.replay_summary import proof_level
+from fa_registry.records import AuditReport, Check, Integrity, ProofLevel, RunRecord
 from fa_registry.reporting.pages.notes import Notes
 from fa_registry.reporting.results import Result
 from fa_registry.studies.options import RunSelector
@@ -52,20 +54,24 @@ class Verification(Result):
         run_id: id of the run, or an empty string if the result is not about a run.
         name: name of the run, or a description of the checked object.
         files: name of each checked file → size in bytes.
+        proof: how far this check replayed the training of the run; empty if nothing was recomputed. A report has the level that its
+            audit recorded.
     """
 
     run_id: str
     name: str
     integrity: Integrity
     files: Mapping[str, int] = field(default_factory=dict)
+    proof: ProofLevel | Literal[""] = ""
 
     def row(self) -> dict[str, str]:
         """Return the cells of the table of outcomes."""
         details = "; ".join(self.integrity.details)
-        return {"run": self.run_id, "name": self.name, "outcome": self.integrity.state, "details": details}
+        cells = {"run": self.run_id, "name": self.name, "outcome": self.integrity.state}
+        return {**cells, "training": self.proof, "details": details}
 
     def lines(self) -> Iterator[str]:
-        yield f"{self.name}: {self.integrity.state}"
+        yield f"{self.name}: {self.integrity.state}" + (f", training {self.proof}" if self.proof else "")
         yield from self.integrity.details
         yield f"files checked: {len(self.files)}, bytes: {sum(self.files.values()):,}"
 
@@ -107,7 +113,8 @@ def _verified(tracker: Tracker, result: RemeasuredRun, checks: Sequence[Check]) 
     paths = {name: tracker.artifact(run.run_id, name) for name in (schema.PROVENANCE, *record.digests)}
     # the digests of these files were checked when the run was recomputed
     sizes = {name: path.stat().st_size for name, path in paths.items() if path}
-    return Verification(run.run_id, run.name, integrity, {**sizes, **pages})
+    proof = proof_level([replace(record, integrity=integrity)])
+    return Verification(run.run_id, run.name, integrity, {**sizes, **pages}, proof)
 
 
 def judging_audits(runs: Sequence[StoredRun]) -> dict[str, list[StoredRun]]:
@@ -116,7 +123,7 @@ def judging_audits(runs: Sequence[StoredRun]) -> dict[str, list[StoredRun]]:
     # and wrote the tag `fa.excluded`.
     audits: dict[str, list[StoredRun]] = {}
     for run in runs:
-        if not any(name.startswith(schema.TAG_VERDICT) for name in run.tags):
+        if not any(map(schema.is_verdict_tag, run.tags)):
             continue
         audits.setdefault(auditing(run), []).append(run)
     return audits

@@ -26,7 +26,7 @@ TABLES, RUNS, AUDIT = "runs.json", "runs", "audit"
 TENSORS = ".safetensors"
 NOT_RECORDED = (
     *(schema.TAG_NOTE, schema.TAG_PROCESS, schema.TAG_HEARTBEAT),
-    *(schema.TAG_REPORT, schema.TAG_EXCLUDED, schema.TAG_PAGES),
+    *(schema.TAG_REPORT, schema.TAG_EXCLUDED, schema.TAG_PAGES, schema.TAG_AUDITS),
 )
 PROFILE = "https://w3id.org/ro/wfrun/process/0.5"
 CRATE_SPEC = "https://w3id.org/ro/crate/1.1"

@@ -24,7 +24,8 @@ from fa_registry.evidence.exclusions import RemeasuredRun
 from fa_registry.evidence.options import RemeasureOptions
 from fa_registry.evidence.remeasure import checked_measuring, remeasure_all
 from fa_registry.protocol.integrity import compare
-from fa_registry.records import AuditReport, Integrity, RunAudit, RunRecord
+from fa_registry.protocol.replay_summary import proof_level
+from fa_registry.records import AuditReport, EditionReference, Integrity, RunAudit, RunRecord, Verdict
 from fa_registry.reporting.results import Result, TableResult
 from fa_registry.studies.options import RunSelector
 from fa_registry.tracking import schema
@@ -162,7 +163,8 @@ def _measured(file_outcome: Verification, reported: RunRecord, remeasured: Remea
     if integrity.state == "verified":
         comparison = compare(reported.measurements, remeasured.record.measurements)
         integrity = integrity if comparison.state == "verified" else comparison
-    return replace(file_outcome, integrity=integrity)
+    proof = proof_level([replace(remeasured.record, integrity=integrity)])
+    return replace(file_outcome, integrity=integrity, proof=proof)
 
 
 @dataclass(frozen=True, repr=False)
@@ -206,16 +208,19 @@ def import_into(path: str, experiment: str, store: str, key: str) -> ImportResul
         report = recorded_report(source, audit.run_id, f"fa-registry audit --study {manifest.study}")
         tracker = open_tracker(store, experiment)
         origin = {schema.TAG_IMPORTED: jsonio.digest_of(manifest)}
-        verdicts = {judged.record.run_id: verdict_text(judged.verdict, report.edition) for judged in report.runs}
+        verdicts = {judged.record.run_id: _imported_tags(judged.verdict, report.edition) for judged in report.runs}
         imported, present = {}, {}
         for run in runs:
             existing_id = _present(tracker, run)
             if existing_id:
                 present[run.run_id] = existing_id
             else:
-                origin[schema.TAG_IMPORTED_VERDICT] = verdicts.get(run.run_id, "")
-                imported[run.run_id] = _put(tracker, source, run, origin)
+                imported[run.run_id] = _put(tracker, source, run, origin | verdicts.get(run.run_id, {}))
     return ImportResult(imported, present)
+
+
+def _imported_tags(verdict: Verdict, edition: EditionReference) -> dict[str, str]:
+    return {schema.TAG_IMPORTED_VERDICT: verdict_text(verdict, edition), schema.TAG_IMPORTED_PROOF: verdict.proof}
 
 
 def _present(tracker: Tracker, run: StoredRun) -> str:

@@ -63,8 +63,8 @@ def verify(report_file: str, as_json: bool, **arguments: Any) -> None:
     if as_json:
         print_json(results)
     else:
-        rows = [list(result.row().values()) for result in results]
-        table(["run", "name", "outcome", "details"], [[row[0][:SHORT_ID], *row[1:]] for row in rows], "")
+        rows = [result.row() for result in results]
+        table(list(rows[0]), [[row["run"][:SHORT_ID], *list(row.values())[1:]] for row in rows], "")
         print_out(_answer(results))
     sys.exit(0 if all(result.integrity.state == "verified" for result in results) else IntegrityError.exit_code)
 
@@ -178,21 +178,15 @@ def _judged(report: AuditReport) -> None:
     known = metrics_of_report(report)
     numbers = [f"{metric_named(name, known).label}{mean}" for name, mean in mean_texts.items()]
     editions = [describe_edition(opinion.edition) for opinion in report.opinions]
-    header = ["method", "setting", *numbers, "seeds", "verdict", *editions, "control"]
+    header = ["method", "setting", *numbers, "seeds", "verdict", *editions, "proof", "control"]
     # a long label may break at a comma
     rows = [[label.replace(",", ", "), *cells] for label, *cells in _rows(report, printed)]
     visible = [index for index, name in enumerate(header) if settings or name != "setting"]
     table([header[index] for index in visible], [[row[index] for index in visible] for row in rows], title_lines)
     if len(printed) < len(all_groups):
         print_out(f"only the {len(printed)} worst of {len(all_groups)} rows are shown; the report has all rows")
-    for text, labels in _proofs(printed):
-        print_out(f"replay: {text}: {labels}")
-    if report.replay and report.replay.runs:
-        agreeing = sum(run.outcome == "agrees" for run in report.replay.runs)
-        print_out(
-            f"replay: {agreeing} of {pluralise(len(report.replay.runs), 'chosen run')} trained again completely, with the same "
-            f"result; --nonce {report.replay.nonce} selects the same runs"
-        )
+    for line in _replay_lines(report, printed):
+        print_out(f"replay: {line}")
     for group in printed:
         by_seed = {run.record.spec.seed: run.verdict.label for run in group.runs}
         if set(by_seed.values()) != {group.verdict.label}:
@@ -215,15 +209,22 @@ def _controls(report: AuditReport, printed: Iterable[Group]) -> None:
         print_out(f"{', '.join(dict.fromkeys(labels))}: {reason}")
 
 
-def _proofs(printed: Iterable[Group]) -> Iterator[tuple[str, str]]:
-    """Yield each result of the replays as text, with the methods that have this result."""
-    from fa_registry.protocol.replay_summary import proof
+def _replay_lines(report: AuditReport, printed: Iterable[Group]) -> Iterator[str]:
+    """Yield the results of the replays with their methods, then lines on chosen runs and nonce."""
+    from fa_registry.protocol.replay_summary import nonce_text, replays_text
 
     labels_by_text: dict[str, dict[str, None]] = {}
     for group in printed:
-        text = proof([run.record.integrity for run in group.runs])
+        text = replays_text([run.record.integrity for run in group.runs])
         labels_by_text.setdefault(text, {})[group.runs[0].record.spec.label] = None
-    yield from ((description, ", ".join(labels)) for description, labels in labels_by_text.items())
+    yield from (f"{description}: {', '.join(labels)}" for description, labels in labels_by_text.items())
+    if report.replay and report.replay.runs:
+        agreeing = sum(run.outcome == "agrees" for run in report.replay.runs)
+        yield (
+            f"{agreeing} of {pluralise(len(report.replay.runs), 'chosen run')} trained again completely, with the same "
+            f"result; --nonce {report.replay.nonce} selects the same runs"
+        )
+    yield from filter(None, [nonce_text(report.replay)])
 
 
 def _rows(report: AuditReport, printed: Iterable[Group]) -> Iterator[list[str]]:
@@ -246,6 +247,7 @@ def _rows(report: AuditReport, printed: Iterable[Group]) -> Iterator[list[str]]:
             *means,
             str(len(group.runs)),
             *(label.replace(" ", NO_BREAK) for label in (group.verdict.label, *other_verdicts)),
+            group.verdict.proof,
             ", ".join(dict.fromkeys(row.state for row in control_rows(group.runs, values))),
         ]
 
@@ -283,7 +285,11 @@ def diffed(difference: AuditDiff, names: tuple[str, str], as_json: bool) -> None
     _section("Audit", ["what", "A", "B"], [_change(entry) for entry in difference.report])
     _section("By rule", ["rule", "required", "runs in A", "runs in B", "moved"], list(_rules(difference)))
     changed = [run for run in difference.runs if run.verdict_a != run.verdict_b]
-    _section("Verdicts", [*RUN, "A", "B"], [[*_who(run), run.verdict_a.label, run.verdict_b.label] for run in changed])
+    _section(
+        "Verdicts",
+        [*RUN, "A", "B"],
+        [[*_who(run), run.verdict_a.full_label, run.verdict_b.full_label] for run in changed],
+    )
     _section("Findings that changed", [*RUN, "rule", "observed in A", "observed in B"], list(_findings(difference)))
     _section("Headline metrics", [*RUN, "metric", "A", "B"], list(_figures(difference.runs)))
     _section("Other fields of runs", ["what", "A", "B", "runs"], list(_others(difference.runs)))

@@ -76,7 +76,7 @@ def compared(result: CompareResult, as_json: bool) -> None:
 
 def _answers(part: SettingComparison) -> Iterator[str]:
     """Yield the verdicts, and one line per pair of columns with the difference of the main metric."""
-    yield f"{part.setting}: " + ", ".join(f"{column.method} {column.verdict.label}" for column in part.columns)
+    yield f"{part.setting}: " + ", ".join(f"{column.method} {column.verdict.full_label}" for column in part.columns)
     if part.why_not:
         yield part.why_not
     pairs: set[tuple[str, str]] = set()
@@ -121,7 +121,7 @@ def _marked(row: Row[Estimate], exact: Sequence[Sequence[int]]) -> Iterator[str]
 
 
 def _rows(part: SettingComparison) -> Iterator[list[TerminalCell]]:
-    yield ["verdict", *(column.verdict.label for column in part.columns)]
+    yield ["verdict", *(column.verdict.full_label for column in part.columns)]
     yield ["seeds", *(", ".join(str(row.seed) for row in column.seeds) for column in part.columns)]
     for rule in part.rules:
         yield from _rule(rule)

@@ -23,6 +23,7 @@ from fa_registry.output_streams import has_reader
 from fa_registry.studies.options import StoreLocation
 
 if TYPE_CHECKING:
+    from fa_registry.audits.recorded_verdicts import RecordedVerdict
     from fa_registry.inspection.inspect_runs import Listing, RunStatus
     from fa_registry.records import RunRecord
 
@@ -169,6 +170,7 @@ def _run_row(run: Mapping[str, Any], varied: set[tuple[str, str]], column: str) 
         "seed": "" if seed is None else str(seed),
         "status": run["status"].replace("_", " "),
         "verdict": run["verdict"],
+        "proof": run["proof"],
         column: "" if run["value"] is None else f"{run['value']:.3f}",
         "age": _age(datetime.datetime.now(datetime.UTC) - datetime.datetime.fromisoformat(run["started"])),
     }
@@ -264,7 +266,7 @@ def show(run_id: str, store: str, as_json: bool) -> None:
     print_out(f"run {record.run_id} · {record.name} · {record.status}", *_run_answer(record, verdict))
 
 
-def _run_answer(record: RunRecord, verdict: str) -> Iterator[str]:
+def _run_answer(record: RunRecord, verdict: RecordedVerdict) -> Iterator[str]:
     """Yield a line with the main metrics of a run, and a line with its verdict."""
     from fa_registry.metrics import HEADLINE_GAMMA, headline_of, metric_named, metrics_of_headlines, value_in
 
@@ -274,7 +276,7 @@ def _run_answer(record: RunRecord, verdict: str) -> Iterator[str]:
     known = metrics_of_headlines([record])
     yield " · ".join(f"{metric_named(name, known).label} {text(reading)}" for name, reading in shown.items())
     not_judged = f"not judged yet: `fa-registry audit --run {record.run_id}` judges the run"
-    yield f"verdict: {verdict}" if verdict else not_judged
+    yield f"verdict: {verdict}" if verdict.label else not_judged
 
 
 class Action(click.Choice):

@@ -115,13 +115,14 @@ def _can_answer() -> bool:
 
 
 def _print_forgettable(runs: Sequence[ForgettableRun]) -> None:
-    columns = ["run", "what", "method", "setting", "seed", "status", "verdict", "size"]
+    columns = ["run", "what", "method", "setting", "seed", "status", "verdict", "proof", "size"]
     sizes = ["unknown" if run.size is None else f"{run.size / 2**20:.1f} MiB" for run in runs]
     rows = [
-        [run.run_id[:SHORT_ID], run.kind, run.method, run.setting, run.seed, run.status.replace("_", " "), run.verdict]
+        [run.run_id[:SHORT_ID], run.kind, run.method, run.setting, run.seed, run.status.replace("_", " ")]
         for run in runs
     ]
-    table(columns, [[*row, size] for row, size in zip(rows, sizes, strict=True)], "")
+    judged = ([run.verdict, run.proof, size] for run, size in zip(runs, sizes, strict=True))
+    table(columns, [[*row, *cells] for row, cells in zip(rows, judged, strict=True)], "")
 
 
 @click.command("optimize-store", short_help="Speed up queries of a large sqlite store.")

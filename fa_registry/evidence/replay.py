@@ -14,13 +14,13 @@ from pathlib import Path
 
 from fa_registry import diagnostics
 from fa_registry.metrics import Headline
+from fa_registry.protocol.replay_summary import WHOLE
 from fa_registry.records import Check, Measurements, Reading, Scalar
 from fa_registry.training.epoch_chain import is_in_chain
 from fa_registry.training.measuring import measure
 from fa_registry.training.probe_context import conventions_of_setup
 from fa_registry.training.trainer import Trainer
 
-WHOLE, KEPT = "whole training", "kept states"  # subjects of a Check
 UNREPEATABLE = "only a CPU repeats a training bit by bit"
 
 

@@ -12,8 +12,9 @@ from collections.abc import Iterator, Mapping
 
 from fa_registry import diagnostics
 from fa_registry.diagnostics.base import MOMENTS
-from fa_registry.evidence.replay import KEPT, check_elsewhere, epochs_text
+from fa_registry.evidence.replay import check_elsewhere, epochs_text
 from fa_registry.evidence.replayer import SAME_WAY, RecordedTraining, Replayer, ReplayResult
+from fa_registry.protocol.replay_summary import KEPT
 from fa_registry.records import Check, Measurements, Scalar
 from fa_registry.training.checkpoint import load_tensors
 from fa_registry.training.measuring import measure, with_conventions

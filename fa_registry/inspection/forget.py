@@ -36,6 +36,7 @@ class ForgettableRun(Result):
     seed: str
     status: str
     verdict: str
+    proof: str
     size: int | None
     restore: str
 
@@ -115,6 +116,7 @@ def _described(tracker: MlflowTracker, run: StoredRun) -> ForgettableRun:
         run.params.get(f"{schema.PARAM}seed", ""),
         tags.get(schema.TAG_STATUS, ""),
         tags.get(schema.TAG_VERDICT, ""),
+        tags.get(schema.TAG_PROOF, ""),
         size,
         f"MLFLOW_TRACKING_URI={shlex.quote(tracker.uri)} mlflow runs restore --run-id {run.run_id}",
     )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fa_registry.audits.recorded_verdicts import recorded_verdicts
+from fa_registry.audits.recorded_verdicts import RecordedVerdict, recorded_verdicts
 from fa_registry.errors import RegistryError, StoreError, UnknownName, UsageError
 from fa_registry.records import RunRecord
 from fa_registry.studies.study_files import name_in_store
@@ -25,7 +25,7 @@ SHOWN = 50  # default number of runs in a list
 OPTIONS = f"{schema.PARAM}method_options/"
 
 
-def shown_run(run_id: str, store: str) -> tuple[RunRecord, str]:
+def shown_run(run_id: str, store: str) -> tuple[RunRecord, RecordedVerdict]:
     """Return the record of an ended run, and the verdict in the report of its newest audit.
 
     Args:
@@ -110,7 +110,7 @@ def _why_none(tracker: Tracker, study: str, method: str, status: str) -> str:
     return f"no such run in {tracker.uri}: each given value occurs, but no run has all these values"
 
 
-def _listed(run: StoredRun, verdict: str) -> dict[str, Any]:
+def _listed(run: StoredRun, verdict: RecordedVerdict) -> dict[str, Any]:
     headline = schema.headline(run.tags, run.metrics).name
     started = datetime.datetime.fromtimestamp(run.started / 1000, datetime.UTC)
     return {
@@ -122,7 +122,8 @@ def _listed(run: StoredRun, verdict: str) -> dict[str, Any]:
         "setting": run.tags.get(schema.TAG_SETTING, ""),
         "seed": schema.seed_of(run.params),
         "status": run.tags.get(schema.TAG_STATUS, ""),
-        "verdict": verdict,
+        "verdict": verdict.label,
+        "proof": verdict.proof,
         "accuracy": run.metrics.get(schema.SCALAR_METRICS["accuracy"]),
         "headline": headline,
         "value": run.metrics.get(schema.SCALAR_METRICS.get(headline, headline)),

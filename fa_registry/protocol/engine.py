@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 
 from fa_registry.protocol.credit import judge_credit
@@ -140,7 +141,8 @@ def _audit(case: RunWithControl, group: SeedGroup, edition: Edition, waivers: Se
     if not case.control and (counted_run := group.superseded_by(case)):
         findings = (*findings, superseded(record, counted_run))
     control = case.frozen.run_id if case.frozen else ""
-    return RunAudit(record, findings, verdict(record, findings, edition), control, case.doubt)
+    proven = replace(verdict(record, findings, edition), proof=group.proof_of(case))
+    return RunAudit(record, findings, proven, control, case.doubt)
 
 
 def _judge_safely(rule: Rule, case: RunWithControl, group: SeedGroup) -> Finding:

@@ -17,8 +17,9 @@ from fa_registry.protocol import last_block
 from fa_registry.protocol.evidence_rules import control_doubt, not_counted
 from fa_registry.protocol.grouping import is_repetition, one_a_seed
 from fa_registry.protocol.multiplicity import Family
+from fa_registry.protocol.replay_summary import proof_level
 from fa_registry.protocol.verdict import is_intact
-from fa_registry.records import Reading, RunRecord, SampleScores
+from fa_registry.records import ProofLevel, Reading, RunRecord, SampleScores
 from fa_registry.records.configurations import differing_settings
 from fa_registry.statistics import (
     CONFIDENCE,
@@ -89,6 +90,15 @@ class RunWithControl:
     @property
     def control(self) -> bool:
         return self.record.spec.control != "none"
+
+    @property
+    def controls(self) -> tuple[RunRecord, ...]:
+        """The controls that the rules use for the verdict on this run; empty if this run is a control."""
+        if self.control:
+            return ()
+        last_block_control = self.last_block if last_block.is_exact_on_top(self.record) else None
+        found = (self.frozen, *self.rivals, last_block_control, self.shallow)
+        return tuple(record for record in found if record)
 
     @property
     def other_set(self) -> str:
@@ -249,6 +259,20 @@ class SeedGroup:
             counted_run.status == case.record.status and is_repetition(counted_run, case.record)
         )
         return None if is_same_result else counted_run
+
+    def proof_of(self, case: RunWithControl) -> ProofLevel:
+        """Return the level of proof of the verdict on a run.
+
+        All runs that count have one level. A run that does not count has the level of its training and of its controls.
+        """
+        is_counted = self.counted[case.record.spec.seed] is case
+        return self._counted_proof if is_counted else proof_level([case.record], case.controls)
+
+    @cached_property
+    def _counted_proof(self) -> ProofLevel:
+        counted = self.counted.values()
+        controls = (control for case in counted for control in case.controls)
+        return proof_level((case.record for case in counted), controls)
 
     @cached_property
     def margins(self) -> Margins:

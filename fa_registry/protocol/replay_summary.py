@@ -1,16 +1,58 @@
-"""Sentences that state what an audit's replays prove, and which measurements were only logged."""
+"""Level of proof of a verdict, and texts on replays and on values that were only logged."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from fa_registry.records import Check, Integrity, RunRecord
+from fa_registry.records import PROOF_LEVELS, Check, Integrity, ProofLevel, Replay, RunRecord
+from fa_registry.records.manifest_checks import keeps_every_state
 
-WHOLE, FIRST = "whole training", "first steps"  # subjects of the checks of training.replay and replay_from_seed
+# subjects of the checks of evidence.replay and evidence.replay_from_seed
+WHOLE, FIRST, KEPT = "whole training", "first steps", "kept states"
 AS_LOGGED = "as logged; not recomputed"
+STATED, STARTED, REPLAYED = PROOF_LEVELS
 
 
-def proof(integrities: Sequence[Integrity]) -> str:
+def proof_level(runs: Iterable[RunRecord], controls: Iterable[RunRecord] = ()) -> ProofLevel:
+    """Return how far replays prove the trainings on which a verdict is based.
+
+    The runs, and the controls of each kind, are judged separately, and the lowest level is returned. One stated run makes its kind
+    `stated`. Otherwise one replayed run makes its kind `replayed`: the author could not know which run the audit would replay. A
+    method without controls has the level of its runs.
+
+    Args:
+        runs: the runs of the method that count.
+        controls: the controls with which these runs were compared.
+    """
+    levels: dict[str, list[ProofLevel]] = {}
+    for record in (*runs, *controls):
+        levels.setdefault(record.spec.control, []).append(_level(record))
+    return lowest_level(STATED if STATED in kind else max(kind, key=PROOF_LEVELS.index) for kind in levels.values())
+
+
+def lowest_level(levels: Iterable[ProofLevel]) -> ProofLevel:
+    """Return the weakest level; `stated` if there is none."""
+    return min(levels, key=PROOF_LEVELS.index, default=STATED)
+
+
+def _level(record: RunRecord) -> ProofLevel:
+    """Return the level of one run.
+
+    A run that no command trains again is stated, even if its checks claim a replay.
+    """
+    is_trained_here = not record.spec.weights and not record.spec.is_tracked
+    if not is_trained_here or record.integrity.state in ("trusted", "mismatch"):
+        return STATED
+    agreeing = {check.subject for check in record.integrity.checks if check.outcome == "agrees"}
+    if WHOLE in agreeing:
+        return REPLAYED
+    # The author knows which epochs follow a kept state, but not which of them the nonce chooses where every state was kept.
+    if KEPT in agreeing and keeps_every_state(record.provenance):
+        return REPLAYED
+    return STARTED if agreeing & {FIRST, KEPT} else STATED
+
+
+def replays_text(integrities: Sequence[Integrity]) -> str:
     """Return a text that states how many trainings of a group were replayed.
 
     An example is `1 of 3 seeds replayed completely; first 8 steps of all`.
@@ -31,6 +73,19 @@ def proof(integrities: Sequence[Integrity]) -> str:
     share = "all" if len(first_step_checks) == len(integrities) else f"{len(first_step_checks)} of {len(integrities)}"
     steps = min(check.steps for check in first_step_checks)
     return f"{replayed}; first {f'{steps} ' if steps else ''}steps of {share}"
+
+
+def nonce_text(replay: Replay | None) -> str:
+    """Return a sentence that warns of a chosen nonce, or an empty text.
+
+    The author can choose a nonce that misses a run: by typing one, or by publishing one of several audits.
+    """
+    if replay is None or replay.asked != "auto":
+        return ""
+    facts = ["the nonce was typed"] * replay.typed
+    facts += [f"this is audit {replay.audits} of these runs"] * (replay.audits > 1)
+    text = " and ".join(facts)
+    return f"{text[0].upper()}{text[1:]}, so the author may have chosen a nonce that misses a run." if facts else ""
 
 
 def series_label(integrities: Sequence[Integrity]) -> str:

@@ -6,8 +6,10 @@ The verdict determines the exit code and the MLflow tag, and every page shows it
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from fa_registry.protocol.evidence_rules import fails_outright
+from fa_registry.protocol.replay_summary import lowest_level
 from fa_registry.protocol.rules import Edition
 from fa_registry.records import Finding, RunRecord, Verdict
 
@@ -77,7 +79,10 @@ def _flag(finding: Finding) -> str:
 
 
 def combine_verdicts(verdicts: Iterable[Verdict]) -> Verdict:
-    """Return the most severe verdict of several seeds, with the flags of all seeds."""
+    """Return the most severe verdict of several seeds, with the flags of all seeds.
+
+    Its level of proof is the lowest one.
+    """
     of_seeds = list(verdicts)
     if not of_seeds:
         return Verdict("incomplete", TEXT["incomplete"])
@@ -85,7 +90,8 @@ def combine_verdicts(verdicts: Iterable[Verdict]) -> Verdict:
     flags = worst.flags  # keeps the order of the flags if all seeds have the same flags
     if len({verdict.flags for verdict in of_seeds}) > 1:
         flags = tuple(sorted({flag for verdict in of_seeds for flag in verdict.flags}))
-    return _verdict(worst.outcome, worst.base or worst.label, flags)
+    combined = _verdict(worst.outcome, worst.base or worst.label, flags)
+    return replace(combined, proof=lowest_level(verdict.proof for verdict in of_seeds))
 
 
 def _verdict(outcome: str, base: str, flags: tuple[str, ...]) -> Verdict:

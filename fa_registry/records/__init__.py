@@ -9,6 +9,7 @@ them. Records contain no NaN: a missing number is a Reading with a reason.
 from fa_registry.records.audits import (
     EXCLUSION_KINDS,
     OUTCOMES,
+    PROOF_LEVELS,
     AuditReport,
     EditionReference,
     Exclusion,
@@ -17,6 +18,7 @@ from fa_registry.records.audits import (
     GuardReading,
     Judgement,
     OtherRun,
+    ProofLevel,
     Replay,
     ReplayedRun,
     RuleDifference,

@@ -16,6 +16,9 @@ from fa_registry.schema_number import SCHEMA
 
 Outcome = Literal["pass", "warn", "fail", "error", "not_applicable", "skipped", "waived"]
 OUTCOMES = get_args(Outcome)
+# How far replays prove the trainings behind a verdict, weakest first; see protocol.replay_summary.
+ProofLevel = Literal["stated", "started", "replayed"]
+PROOF_LEVELS = get_args(ProofLevel)
 # Causes that leave a comparison with the frozen controls undecided. The first six are missing evidence, in the order in which a
 # form names them; the last two are intervals that contain their limit.
 UndecidedCause = Literal[
@@ -157,6 +160,15 @@ class Verdict(NotebookRepr):
     """rules that fired, such as `D1`, and rules with a state, such as `D3 undecided`"""
     base: str = ""
     """the label without its flags; empty if the label has no flags"""
+    proof: ProofLevel = "stated"
+    """how far replays prove the trainings of method and controls. replayed: at least one run of each was trained again to its
+    end, with the same result; started: only first steps were replayed; stated: a training was not compared
+    """
+
+    @property
+    def full_label(self) -> str:
+        """The label with the level of proof, for example `PASS · replayed`."""
+        return f"{self.label} · {self.proof}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -180,7 +192,7 @@ class RunAudit(NotebookRepr):
     """
 
     def __repr__(self) -> str:
-        return f"RunAudit({self.record.name!r}: {self.verdict.label!r})"
+        return f"RunAudit({self.record.name!r}: {self.verdict.full_label!r})"
 
 
 @dataclass(frozen=True)
@@ -371,6 +383,12 @@ class Replay:
     """auto, all, off, or a number of steps"""
     runs: Many[ReplayedRun] = ()
     """the chosen runs, in the report's order"""
+    typed: bool = False
+    """whether the user typed the nonce. A typed nonce can be one that misses a run"""
+    audits: int = 1
+    """number of audits of these runs that the store counted, including this one. Among several audits, an author can publish the
+    one whose nonce misses a run
+    """
     budget: float | None = None
     """CPU time in seconds that the reader allowed for complete replays; null if there was no limit"""
     unfitted: Many[UnfittedRun] = ()
@@ -421,8 +439,8 @@ class AuditReport(NotebookRepr):
 
     @property
     def verdict_counts(self) -> str:
-        """Number of runs per verdict as text, for example `2 PASS, 1 FAIL(D3)`."""
-        counts = Counter(run.verdict.label for run in self.runs)
+        """Number of runs per verdict as text, for example `2 PASS · replayed, 1 FAIL(D3) · started`."""
+        counts = Counter(run.verdict.full_label for run in self.runs)
         return ", ".join(f"{count} {label}" for label, count in counts.items()) or "no run was judged"
 
     def __repr__(self) -> str:

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 
 from fa_registry.metrics import HEADLINE_GAMMA
 from fa_registry.protocol.grouping import Group
-from fa_registry.protocol.replay_summary import proof
 from fa_registry.records import Finding, RunAudit
 from fa_registry.reporting.claims import gamma_answer
 from fa_registry.reporting.labels import group_label, options_text
@@ -44,7 +43,7 @@ def audit_row(group: Group, sources: Sources, columns: Columns, href: str = "") 
         judged=judged_columns(group, columns),
         answers={HEADLINE_GAMMA: answer} if answer in ("not", "open") else {},
         control_state=control_text(control_rows(group.runs, sources.values)),
-        proof=proof([run.record.integrity for run in group.runs]),
+        replays=sources.replays(group),
     )
 
 

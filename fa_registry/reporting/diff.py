@@ -220,7 +220,7 @@ def audit_diff(a: AuditReport, b: AuditReport) -> AuditDiff:
 def _run_name(run: RunAudit) -> RunName:
     record = run.record
     spec = record.spec
-    return RunName(record.run_id, record.name, spec.label, record.setting, spec.seed, run.verdict.label)
+    return RunName(record.run_id, record.name, spec.label, record.setting, spec.seed, run.verdict.full_label)
 
 
 def _matched(a: Sequence[RunAudit], b: Sequence[RunAudit]) -> tuple[list[Pair], list[RunAudit], list[RunAudit]]:

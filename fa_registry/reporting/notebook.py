@@ -68,7 +68,12 @@ def _report_parts(report: AuditReport) -> Iterator[Part]:
     metrics = audit_columns(report.runs, card_metrics=metrics_of_report(report))
     excluded_notes = [f"{len(report.excluded)} not judged"] if report.excluded else []
     counts = f"by edition {describe_edition(report.edition)}: {report.verdict_counts}"
-    headings = {"label": "method", "seed": "seed", "verdict": "verdict"} | {item.name: item.heading for item in metrics}
+    named = {
+        "label": "method",
+        "seed": "seed",
+        "verdict": "verdict",
+    }  # the text of a verdict contains its level of proof
+    headings = named | {item.name: item.heading for item in metrics}
     yield replace(audit_table(report).select(headings), notes=("; ".join([counts, *excluded_notes]),))
 
 
@@ -134,7 +139,7 @@ def _cell_html(cell: Any, column: Column) -> Markup:
 
 
 def _chip(verdict: Verdict) -> Markup:
-    return Markup('<span class="verdict {}">{}</span>').format(verdict.outcome, escape_control(verdict.label))
+    return Markup('<span class="verdict {}">{}</span>').format(verdict.outcome, escape_control(verdict.full_label))
 
 
 def text(parts: Iterator[Part]) -> str:
@@ -170,7 +175,7 @@ def _text(cell: Any, kind: str = "") -> str:
         return counted(cell)
     if isinstance(cell, Reading):
         return reading(cell, kind)
-    return escape_to_one_line(cell.label if isinstance(cell, Verdict) else str(cell))
+    return escape_to_one_line(cell.full_label if isinstance(cell, Verdict) else str(cell))
 
 
 def _omitted(part: ResultsTable, most: int) -> str:

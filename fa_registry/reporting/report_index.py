@@ -14,7 +14,7 @@ from fa_registry.metrics import Known, kind_of, subject_of
 from fa_registry.protocol.builtin_editions import DIGEST, FOREIGN, SHIPPED, describe_edition, provenance_of
 from fa_registry.protocol.grouping import Group, groups, seeds_key
 from fa_registry.protocol.near_settings import Differing, NearSettings
-from fa_registry.protocol.replay_summary import proof
+from fa_registry.protocol.replay_summary import replays_text
 from fa_registry.protocol.verdict import combine_verdicts
 from fa_registry.records import (
     AuditReport,
@@ -108,6 +108,25 @@ class Sources:
     def known(self) -> Known:
         """The metrics of the report."""
         return self.values.known
+
+    def replays(self, group: Group) -> str:
+        """Return a text that explains the level of proof of a group.
+
+        The text contains the number of replays, and the levels of proof of the controls of the setting.
+        """
+        text = replays_text([run.record.integrity for run in group.runs])
+        levels = [] if group.control else self._control_levels.get(group.runs[0].record.spec.setting.identity, [])
+        return f"{text}; controls: {', '.join(levels)}" if levels else text
+
+    @cached_property
+    def _control_levels(self) -> Mapping[str, list[str]]:
+        """Mapping from the identity of a setting to the levels of proof of its controls, as `frozen replayed`."""
+        levels: dict[str, list[str]] = {}
+        for group in self.groups:
+            if group.control:
+                setting = group.runs[0].record.spec.setting.identity
+                levels.setdefault(setting, []).append(f"{group_label(group)} {group.verdict.proof}")
+        return levels
 
     def controls(self, group: Group) -> list[Group]:
         """Return the frozen controls of the runs of a group, as groups that contain only these controls."""
@@ -214,9 +233,7 @@ class Sources:
 
 
 def form_link(group: Group) -> Link:
-    name = slug(group)
-    proven = proof([run.record.integrity for run in group.runs])
-    return Link(group_label(group), group.method, group.setting, group.verdict, f"forms/{name}", proven)
+    return Link(group_label(group), group.method, group.setting, group.verdict, f"forms/{slug(group)}")
 
 
 def changed_editions(editions: Iterable[EditionReference]) -> Iterator[ChangedEdition]:

@@ -24,7 +24,7 @@ from fa_registry.metrics import (
 from fa_registry.protocol.credit import RANK, carried_text
 from fa_registry.protocol.evidence_rules import TITLES
 from fa_registry.protocol.replay_summary import as_logged
-from fa_registry.records import AuditReport, Finding, Reading, RunAudit, RunRecord
+from fa_registry.records import AuditReport, Finding, ProofLevel, Reading, RunAudit, RunRecord
 from fa_registry.reporting.text.filters import KINDS, compact
 from fa_registry.reporting.view_models import (
     ControlRow,
@@ -50,14 +50,17 @@ class Values:
     Args:
         runs: Mapping from run id to record; it contains the frozen controls.
         known: The metrics of the report.
+        proofs: Mapping from run id to the level of proof of the verdict.
     """
 
     runs: Mapping[str, RunRecord] = field(default_factory=dict)
     known: Known = field(default_factory=dict)
+    proofs: Mapping[str, ProofLevel] = field(default_factory=dict)
 
     @classmethod
     def of(cls, report: AuditReport) -> Values:
-        return cls({run.record.run_id: run.record for run in report.runs}, metrics_of_report(report))
+        proofs = {run.record.run_id: run.verdict.proof for run in report.runs}
+        return cls({run.record.run_id: run.record for run in report.runs}, metrics_of_report(report), proofs)
 
     def frozen(self, run: RunAudit) -> Number:
         """Return the main metric of the run's frozen control, such as its accuracy.
@@ -206,16 +209,17 @@ def control_rows(runs: Iterable[RunAudit], values: Values) -> tuple[ControlRow, 
 
 
 def _control_row(run: RunAudit, values: Values) -> ControlRow:
-    control, state = values.runs.get(run.frozen_run_id), "absent"
-    if run.frozen_doubt:
+    control, state, doubt = values.runs.get(run.frozen_run_id), "absent", run.frozen_doubt
+    if doubt:
         state = "stated" if run.frozen_run_id else "several"
     elif values.stated(run):
-        state = "stated"
+        state, doubt = "stated", _by_author(run)
     elif run.frozen_run_id:
-        state = control.integrity.state if control else "not part of this report"
+        state = values.proofs[run.frozen_run_id] if control else "not part of this report"
         if any("control at chance" in finding.undecided for finding in run.findings):
             state = "at chance"
-    doubt = run.frozen_doubt or (_by_author(run) if state == "stated" else NO_CONTROL if state == "absent" else "")
+    else:
+        doubt = NO_CONTROL
     checks = control.integrity.checks if control else ()
     return ControlRow(
         seed=run.record.spec.seed,

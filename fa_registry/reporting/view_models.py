@@ -198,8 +198,9 @@ class AuditRow:
         estimates: Mapping from the key of a metric to its mean over seeds.
         judged: Mapping from the key of a metric to the rule that does not pass for this metric.
         answers: Mapping from the key of a metric to the kind of its claim on the form, `not` or `open`.
-        control_state: `control verified`, or the reason why the frozen control is not proven; empty for a control.
-        proof: What the replays (repeated training steps) prove about the training of these runs.
+        control_state: Level of proof of the frozen control, such as `control started`, or the reason why it is not proven; empty
+            for a control.
+        replays: How many trainings of these runs were replayed, and the levels of proof of the controls, as text.
     """
 
     method: str
@@ -214,7 +215,7 @@ class AuditRow:
     judged: Mapping[str, Judged] = field(default_factory=dict)
     answers: Mapping[str, str] = field(default_factory=dict)
     control_state: str = ""
-    proof: str = ""
+    replays: str = ""
 
 
 @dataclass(frozen=True)
@@ -384,7 +385,6 @@ class Link:
     setting: str
     verdict: Verdict
     stem: str
-    proof: str = ""
 
     @property
     def href(self) -> str:
@@ -425,9 +425,8 @@ class ControlRow:
     """The frozen control of one seed.
 
     Attributes:
-        state: For a proven control, the integrity, such as verified or trusted, or `at chance` if the control itself is at
-            chance. Otherwise, one of these words: stated (not proven), several (the controls differ), absent, or `not part of
-            this report`.
+        state: For a proven control, its level of proof, or `at chance` if the control itself is at chance. Otherwise, one of
+            these words: stated (not proven), several (the controls differ), absent, or `not part of this report`.
         doubt: Reason why the control is not proven.
         integrity: Integrity of the control's metrics.
         checks: For every check by the audit, the tuple (subject, outcome).

@@ -27,6 +27,7 @@ from fa_registry.tracking.schema import (
     SITE_MARK,
     TAG_KIND,
     TAG_METHOD,
+    TAG_PROOF,
     TAG_SETTING,
     TAG_STUDY,
     TAG_VERDICT,
@@ -255,7 +256,7 @@ def _section(uuid: str, name: str) -> dict[str, Any]:
 
 def _table(runs: _Contents) -> dict[str, Any]:
     keys = [SCALAR_METRICS.get(name, name) for name in table("mlflow_columns", runs.headlines.values())]
-    columns = [TAG_VERDICT, *(key for key in keys if key in runs.metrics), *sorted(runs.first_fires)]
+    columns = [TAG_VERDICT, TAG_PROOF, *(key for key in keys if key in runs.metrics), *sorted(runs.first_fires)]
     column_names = [f"metrics.`{key}`" if key in runs.metrics else f"tags.`{key}`" for key in columns]
     return {
         "orderByKey": "attributes.start_time",

@@ -45,6 +45,10 @@ TAG_STOP = "fa.stop"  # a user sets `yes` on MLflow's page of a run, to stop the
 TAG_REPORT = "fa.report"  # on an audited run: the id of the newest audit's own run
 TAG_EXCLUDED = "fa.excluded"  # on a run that the newest audit could not judge: the id of that audit's own run
 TAG_VERDICT = "fa.verdict"  # verdict by the leading edition of the newest audit; useful for sorting
+TAG_PROOF = "fa.proof"  # level of proof of that verdict: stated, started or replayed, see protocol.replay_summary
+TAG_AUDITS = (
+    "fa.audits"  # number of audits of this store that selected the run; the user can edit it, so it is no evidence
+)
 TAG_EDITION = "fa.edition"  # on an audit's own run, and on a promoted version: the edition's readable name
 TAG_SITES = "fa.sites_shown"  # on a deep network's run: the sites that have charts, see shown_sites
 TAG_AUDIT = "fa.audit"  # digest of the whole report, on the audit's own run
@@ -58,6 +62,7 @@ TAG_CODE = "fa.code"  # digest over the code that trained the run, provenance.js
 TAG_IMPORTED = "fa.imported"  # digest of the manifest of the bundle that contained the run
 TAG_IMPORTED_ID = "fa.imported_id"  # id of the run in that bundle, which the pages of the bundle show
 TAG_IMPORTED_VERDICT = "fa.imported_verdict"  # verdict on the run in that bundle; no audit of this store
+TAG_IMPORTED_PROOF = "fa.imported_proof"  # level of proof of that verdict, according to the bundle
 TAG_ADOPTED = "fa.adopted"  # "true" on a run that was trained elsewhere
 # digest of the final weights' content, so that a search finds equal weights under another name
 TAG_WEIGHTS = "fa.weights"
@@ -154,6 +159,11 @@ def headline(run_tags: Mapping[str, str], run_metrics: Collection[str]) -> Headl
         fields = {}
     names = [name for name, key in SCALAR_METRICS.items() if key in run_metrics]
     return logged_headline(names, fields if isinstance(fields, dict) else {})
+
+
+def is_verdict_tag(name: str) -> bool:
+    """Return whether an audit writes the tag as its verdict on a run, or as the verdict's level of proof."""
+    return name.startswith(TAG_VERDICT) or name == TAG_PROOF
 
 
 def first_fire_tag(rule: str) -> str:

@@ -79,7 +79,7 @@ def test_json_has_the_parts_and_no_picture(result, capsys):
     assert made["page"] == "reports/compare.html" and (site, len(estimates)) == (0, len(part["columns"]))
     keys = "setting comparable why_not columns quantities aggregates rules paired fields sites"
     assert list(part) == keys.split()
-    assert list(part["columns"][0]) == ["label", "setting", "verdict", "seeds", "proof"]
+    assert list(part["columns"][0]) == ["label", "setting", "verdict", "seeds", "replays"]
     for metric in (*part["quantities"], *part["aggregates"]):
         assert list(metric) == ["name", "symbol", "words", "label", "estimates"]
         assert len(metric["estimates"]) == len(part["columns"])

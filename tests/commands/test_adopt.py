@@ -193,6 +193,14 @@ def test_a_method_without_feedback_needs_no_file(adopt, elsewhere):
     assert printed["absent"] == "" and measured(run_id).sites["gamma"][1].value == pytest.approx(1)
 
 
+def test_the_training_of_an_adopted_checkpoint_is_stated(registry, adopt, elsewhere):
+    """Also with `--replay all`: no audit can train it again."""
+    run_id, _ = adopt(elsewhere.weights)
+    for replay in ("auto", "all"):
+        report = json.loads(registry("audit", "--run", run_id, "--replay", replay, "--json").stdout)["report"]
+        assert [run["verdict"]["proof"] for run in report["runs"]] == ["stated"]
+
+
 def test_weights_that_hold_no_numbers_are_a_diverged_run(registry, adopt, elsewhere):
     broken = {**elsewhere.state, "embed.bias": torch.full((16,), torch.nan)}
     run_id, printed = adopt(elsewhere.saved("broken.pt", broken))

@@ -10,7 +10,7 @@ from fa_registry import jsonio, process_ownership
 from fa_registry.audits import audit_command as workflow
 from fa_registry.audits.audit_command import study_reference
 from fa_registry.audits.publication import RULE, outdated_verdict_tags
-from fa_registry.audits.recorded_verdicts import recorded_verdicts
+from fa_registry.audits.recorded_verdicts import RecordedVerdict, recorded_verdicts
 from fa_registry.audits.reports import recorded_report
 from fa_registry.errors import StoreError
 from fa_registry.evidence import remeasure
@@ -47,6 +47,39 @@ def test_every_run_has_the_leading_editions_verdict_as_a_column(audited_once):
     for run in audited_once["report"]["runs"]:
         stored = MlflowTracker().get(run["record"]["run_id"])
         assert stored.tags[schema.TAG_VERDICT] == run["verdict"]["label"] == stored.tags[verdict_tag("2026-05")]
+        assert stored.tags[schema.TAG_PROOF] == run["verdict"]["proof"] == "stated"
+
+
+def test_the_level_of_proof_is_that_of_the_newest_audit(trusting_audit):
+    """The level belongs to an audit and not to a run, so the next audit replaces it."""
+
+    def levels(*more: str) -> set[tuple[str, str]]:
+        report = trusting_audit(*more)["report"]
+        return {
+            (run["verdict"]["proof"], MlflowTracker().get(run["record"]["run_id"]).tags[schema.TAG_PROOF])
+            for run in report["runs"]
+        }
+
+    assert levels() == {("stated", "stated")}
+    for replay, level in (("off", "stated"), ("8", "started"), ("auto", "replayed")):
+        report = json.loads(call("audit", "--study", "tiny", "--device", "cpu", "--replay", replay, "--json").stdout)
+        assert {run["verdict"]["proof"] for run in report["report"]["runs"]} == {level}
+        assert run_of("dfa").tags[schema.TAG_PROOF] == level
+
+
+def test_a_report_has_the_origin_of_its_nonce_and_the_number_of_audits(trained):
+    def replay(*more: str) -> tuple[bool, int]:
+        result = call("audit", "--study", "tiny", "--device", "cpu", "--json", *more)
+        found = json.loads(result.stdout)["report"]["replay"]
+        return found["typed"], found["audits"]
+
+    assert replay() == (False, 1) and replay("--nonce", "1f") == (True, 2)
+    assert call("audit", "--run", run_of("dfa").run_id, "--trust-logged").exit_code in (0, 1, 3)  # counts too
+    assert replay() == (False, 4) and run_of("dfa").tags[schema.TAG_AUDITS] == "4"
+    assert run_of("bp").tags[schema.TAG_AUDITS] == "4"
+    for run_id in (run_of(method).run_id for method in ("bp", "fa", "dfa", "frozen")):
+        MlflowTracker().log(run_id, tags={schema.TAG_AUDITS: "many"})  # no number: the count begins again
+    assert replay() == (False, 1)
 
 
 def test_a_verdict_by_other_thresholds_goes_with_the_next_audit_by_the_editions_own(trusting_audit):
@@ -154,15 +187,17 @@ def test_a_run_whose_file_was_changed_loses_the_verdicts_of_older_audits(audited
     spoil("fa", schema.FEEDBACK, lambda path: path.write_bytes(path.read_bytes()[:-1] + b"!"))
     audit_logged("--editions", "2026-05")
     after = run_of("fa").tags
-    verdicts = {name: value for name, value in after.items() if name.startswith(schema.TAG_VERDICT)}
-    assert set(verdicts) == {schema.TAG_VERDICT, verdict_tag("2026-05"), verdict_tag("2026-12")}
+    verdicts = {name: value for name, value in after.items() if schema.is_verdict_tag(name)}
+    names = {schema.TAG_VERDICT, schema.TAG_PROOF, verdict_tag("2026-05"), verdict_tag("2026-12")}
+    assert set(verdicts) == names
     assert set(verdicts.values()) == {"NOT JUDGED (integrity failure)"} and "SHA-256" in after[schema.TAG_NOTE]
     assert "NOT JUDGED" not in run_of("dfa").tags[schema.TAG_VERDICT]
     audit = max(MlflowTracker().search({schema.TAG_KIND: "audit"}), key=lambda run: run.started)
     assert after[schema.TAG_EXCLUDED] == audit.run_id and schema.TAG_EXCLUDED not in run_of("dfa").tags
-    assert recorded_verdicts(MlflowTracker(), [run_of("fa")]) == {run_of("fa").run_id: "NOT JUDGED (integrity failure)"}
-    MlflowTracker().log(run_of("fa").run_id, tags={schema.TAG_VERDICT: "PASS"})
-    assert recorded_verdicts(MlflowTracker(), [run_of("fa")]) == {run_of("fa").run_id: "NOT JUDGED (integrity failure)"}
+    excluded = {run_of("fa").run_id: RecordedVerdict("NOT JUDGED (integrity failure)")}
+    assert recorded_verdicts(MlflowTracker(), [run_of("fa")]) == excluded
+    MlflowTracker().log(run_of("fa").run_id, tags={schema.TAG_VERDICT: "PASS", schema.TAG_PROOF: "replayed"})
+    assert recorded_verdicts(MlflowTracker(), [run_of("fa")]) == excluded
 
 
 def test_a_run_that_is_judged_again_loses_the_tag_of_the_audit_that_excluded_it():

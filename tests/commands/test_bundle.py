@@ -20,6 +20,7 @@ from fa_registry.bundles import archive
 from fa_registry.bundles.archive import MANIFEST, SIGNATURE, TIME
 from fa_registry.bundles.contents import CRATE
 from fa_registry.errors import IntegrityError, InvalidFields, UsageError
+from fa_registry.records import PROOF_LEVELS
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from tests.commands.conftest import call, leave_out_figures
@@ -72,6 +73,9 @@ def test_it_proves_itself_in_an_empty_folder(bundled):
     found = fa_registry.verify("tiny.fa.zip")
     assert {outcome.integrity.state for outcome in found} == {"verified"}, [outcome.integrity for outcome in found]
     assert len(found) == 3 + 4 and not (bundled / "mlflow.db").exists()
+    assert [outcome.proof for outcome in found] == [""] * 3 + [
+        "replayed"
+    ] * 4  # by this check, and not by the author's audit
     assert call("verify", "tiny.fa.zip").exit_code == 0
 
 
@@ -88,6 +92,7 @@ def test_a_light_one_has_no_tensors_and_says_what_it_does_not_prove(bundled):
     found = states("light.fa.zip")
     assert found["the pages"] == found["the verdicts"] == "verified"
     assert sorted(found.values()).count("trusted") == 4 and call("verify", "light.fa.zip").exit_code == 3
+    assert {outcome.proof for outcome in fa_registry.verify("light.fa.zip")} == {""}
     with pytest.raises(UsageError, match="--light"):
         fa_registry.import_bundle("light.fa.zip")
 
@@ -230,6 +235,10 @@ def test_its_runs_go_into_another_store_once_and_are_verified_there(bundled, emp
     for typed in (theirs, theirs[:8], ours):
         shown = call("show", typed).stdout.splitlines()
         assert f"run {ours} " in shown[-3] and shown[-1].endswith(" (in the bundle)"), shown[-3:]
+    levels = {run.tags[schema.TAG_IMPORTED_PROOF] for run in runs}
+    assert levels <= set(PROOF_LEVELS) and not any(schema.is_verdict_tag(name) for run in runs for name in run.tags)
+    proofs = {run["proof"] for run in json.loads(call("list", "runs", "--json").stdout)}
+    assert proofs == {f"{level} (in the bundle)" for level in levels}
     methods = {run.run_id: run.tags[schema.TAG_METHOD] for run in runs}
     (first, first_here), (second, second_here) = list(put.runs.items())[:2]
     compared = call("compare", first, second[:8], "--trust-logged")

@@ -42,12 +42,14 @@ def test_an_audit_is_a_frame_with_the_figures_of_its_table(trained):
     for judged in result.report.runs:
         line = frame.loc[judged.record.run_id]
         assert line["verdict"] == judged.verdict.label and line["integrity"] == "trusted"
+        assert line["proof"] == judged.verdict.proof == "stated"
         assert line["growth_max"] == judged.record.measurements.scalars["growth_max"].value
         assert line["h_L"] == judged.record.measurements.sites["h_norm"][-1].value
     control = frame[frame["control"] == "frozen"].iloc[0]
     dfa = frame[frame["method"] == "dfa"].iloc[0]
     assert dfa["margin_pp"] == pytest.approx(100 * (dfa["accuracy"] - control["accuracy"]))
     assert math.isnan(control["margin_pp"]) or pd.isna(control["margin_pp"])
+    assert set(fa_registry.runs(study="tiny")["proof"]) == {"stated"}
 
 
 def test_a_file_that_was_changed_is_not_read(trained):

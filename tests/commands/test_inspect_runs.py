@@ -60,12 +60,13 @@ def listed(call, *more):
 
 def test_runs_are_listed_newest_first_with_what_the_store_says_of_them(trained):
     tracker = MlflowTracker()
-    tracker.log(run_of("dfa").run_id, tags={schema.TAG_VERDICT: "WARN(D3 undecided)"})
+    tracker.log(run_of("dfa").run_id, tags={schema.TAG_VERDICT: "WARN(D3 undecided)", schema.TAG_PROOF: "replayed"})
     runs = listed(trained)
     assert [run["method"] for run in runs] == [run.tags["fa.method"] for run in tracker.search({"fa.kind": "run"})]
     dfa = next(run for run in runs if run["method"] == "dfa")
     assert dfa["run_id"] == run_of("dfa").run_id
     assert (dfa["study"], dfa["seed"], dfa["status"], dfa["verdict"]) == ("tiny", 1, "complete", UNPROVEN)
+    assert {run["proof"] for run in runs} == {""}
     assert dfa["accuracy"] == tracker.get(dfa["run_id"]).metrics["accuracy/test"]
     assert abs(datetime.datetime.fromisoformat(dfa["started"]).timestamp() - run_of("dfa").started / 1000) <= 1
 

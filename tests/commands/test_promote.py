@@ -45,6 +45,7 @@ def test_a_version_has_the_verdicts_the_edition_and_the_digests_as_tags(judged, 
     assert version.run_id == run.run_id
     assert dict(version.tags) == {
         schema.TAG_VERDICT: "WARN(D3 undecided)",
+        schema.TAG_PROOF: run.tags[schema.TAG_PROOF],
         verdict_tag("2026-12"): "WARN(D3 undecided)",
         verdict_tag("2026-05"): "FAIL(D3)",
         schema.TAG_EDITION: f"2026-12, sha256 {digests()['2026-12']}",
@@ -262,7 +263,7 @@ def test_a_store_without_a_model_registry(judged, monkeypatch):
 
 def test_what_json_prints(promoted):
     assert promoted.keys() == {
-        *("name", "version", "reference", "run_id", "verdict", "edition"),
+        *("name", "version", "reference", "run_id", "verdict", "proof", "edition"),
         *("promoted", "verdicts", "aliases", "despite"),
     }
     assert (promoted["name"], promoted["version"], promoted["despite"]) == ("says", "1", "")

@@ -239,6 +239,7 @@ def test_an_audit_judges_it_and_says_what_it_takes_on_trust(workplace, batch):
     judged = {entry["record"]["spec"]["control"]: entry for entry in json.loads(result.stdout)["report"]["runs"]}
     assert judged["none"]["frozen_run_id"] == judged["frozen"]["record"]["run_id"]
     assert judged["none"]["verdict"]["outcome"] in ("warn", "incomplete")
+    assert {run["verdict"]["proof"] for run in judged.values()} == {"stated"}
     assert judged["none"]["record"]["integrity"]["state"] == "unverifiable"
     assert [one["outcome"] for one in judged["none"]["findings"] if one["rule"] == "measuring"] == ["warn"]
 
@@ -373,6 +374,7 @@ def test_a_user_who_vouches_for_the_model_recomputes_it(measured_each_time, work
     (judged,) = json.loads(result.stdout)["report"]["runs"]
     states = [finding["state"] for finding in judged["findings"] if finding["rule"] == "measuring"]
     assert states == ["PARTLY RECOMPUTED"] and judged["verdict"]["outcome"] != "pass"
+    assert judged["verdict"]["proof"] == "stated"  # its metrics are recomputed, and its training is not replayed
 
 
 @pytest.mark.parametrize("factory", ["nowhere:build", ":x"])

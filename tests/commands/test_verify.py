@@ -13,6 +13,7 @@ from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.reader import read_record
 from fa_registry.training.checkpoint import load_tensors, save_tensors
+from tests.commands.conftest import call
 from tests.commands.test_audit import run_of, spoil
 
 pytestmark = pytest.mark.long
@@ -52,6 +53,18 @@ def test_untouched_runs_are_verified_bit_equal(trained):
     assert result.exit_code == 0
     assert states(result) == dict.fromkeys(["bp", "fa", "dfa", "frozen"], "verified")
     assert all("bit-equal" in one["integrity"]["details"][0] for one in json.loads(result.stdout))
+
+
+def test_verify_shows_how_far_it_replayed_each_training_itself(audited_copy):
+    """The audit trusted the logged values, and its verdicts stay `stated`."""
+
+    def levels(*more: str) -> set[str]:
+        return {one["proof"] for one in json.loads(call(*VERIFY, *more).stdout) if one["run_id"]}
+
+    assert levels("--replay", "all") == {"replayed"} and levels("--replay", "off") == {"stated"}
+    assert levels("--replay", "8") == {"started"}
+    others = [one["proof"] for one in json.loads(call(*VERIFY, "--replay", "off").stdout) if not one["run_id"]]
+    assert others and set(others) == {""}  # of the audit's verdicts and pages
 
 
 def test_a_changed_checkpoint_is_a_mismatch_of_that_run_alone(trained):

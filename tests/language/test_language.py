@@ -42,6 +42,9 @@ def test_the_allow_list_is_short_and_needed(found):
         ("raise ValueError(f'the file {path} lies elsewhere')", "'lies'"),
         ("x = 1  # the strangers come", "'strangers'"),
         (f"print('{'word ' * 31}')", "sentence of 31 words"),
+        ("print('the training of 3 runs is verified')", "verified'"),
+        ("print('the audit verifies the replayed steps')", "replayed'"),
+        ("print('the control is verified here')", "'control is verified'"),
     ],
 )
 def test_a_broken_rule_of_code_is_found(code, message):
@@ -65,6 +68,8 @@ def test_modules_are_named_by_nouns():
         (markdown, " ".join(["word"] * 31) + "\n", 1),
         (template, "{% for nobody in words %}<p>It stands here</p>", 1),
         (template, "{{ nobody }} {# whoever #}", 0),
+        (template, "<p>18 verified runs</p>", 1),
+        (template, "<p>18 runs trained; their metrics are verified</p>", 0),
     ],
 )
 def test_a_broken_rule_of_prose_is_found_and_code_is_not_read(reader, text, count):

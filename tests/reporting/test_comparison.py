@@ -73,7 +73,7 @@ def test_a_column_is_the_row_of_the_audit_table(rich):
     rows = {row.method: row for table in setting_tables(sources) for row in table.rows if not row.control}
     assert [column.method for column in part.columns] == list(rows)
     for column, row in zip(part.columns, rows.values(), strict=True):
-        assert (column.verdict, column.proof, column.control_state) == (row.verdict, row.proof, row.control_state)
+        assert (column.verdict, column.replays, column.control_state) == (row.verdict, row.replays, row.control_state)
         assert [seed.run_id for seed in column.seeds] == [seed.run_id for seed in row.seeds]
         for name, estimate in row.estimates.items():
             assert column.estimates[name] == dataclasses.replace(estimate, marks=())

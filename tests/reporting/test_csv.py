@@ -35,6 +35,7 @@ def test_one_line_a_run_then_the_runs_that_were_not_judged(which, request, tmp_p
     for line, run in zip(found, audit.runs, strict=False):
         assert (line["method"], int(line["seed"])) == (run.record.spec.method, run.record.spec.seed)
         assert (line["verdict"], line["outcome"]) == (run.verdict.label, run.verdict.outcome)
+        assert line["proof"] == run.verdict.proof
         for finding in run.findings:
             assert line[f"outcome_{finding.rule}"] == finding.outcome
 

@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from fa_registry.protocol.grouping import groups
 from fa_registry.records import OUTCOMES, Integrity, Reading
 from fa_registry.reporting.files.junit import suites, write_junit
 from fa_registry.text_safety import escape_control
@@ -120,6 +121,12 @@ def test_the_suite_names_the_edition_and_what_was_overridden(report):
     suite = next(suites(dataclasses.replace(report, edition=edition)))
     properties = {one.get("name"): one.get("value") for one in suite.iter("property")}
     assert properties["edition digest"] == edition.digest and properties["override D1.threshold"] == "7.0"
+
+
+def test_a_suite_has_the_verdict_of_its_group_and_the_level_of_proof(report):
+    for suite, group in zip(suites(report), groups(report), strict=False):
+        properties = {one.get("name"): one.get("value") for one in suite.iter("property")}
+        assert (properties["verdict"], properties["proof"]) == (group.verdict.label, group.verdict.proof)
 
 
 @pytest.mark.parametrize("name", ["\x00\x1b[31m", "\udc80", "\ufffe", "<&\"'>]]>", "\U0001f600\r\n\t"])

@@ -40,7 +40,7 @@ def test_an_audit_shows_its_verdicts_and_figures(rich):
     page = Tags(rich._repr_html_())
     text = " ".join(page.words)
     assert page.seen.count("tr") == 1 + len(rich.runs) and "script" not in page.seen
-    assert all(run.verdict.label in text for run in rich.runs) and rich.title in text
+    assert all(run.verdict.full_label in text for run in rich.runs) and rich.title in text
 
 
 def test_a_run_shows_its_findings(rich):
@@ -70,9 +70,10 @@ def test_print_shows_a_screen_and_repr_one_line(rich):
         assert 3 <= len(lines) <= 60 and max(map(len, lines)) < 400
         assert name in str(shown) and name in repr(shown)
         assert "\n" not in repr(shown) and len(repr(shown)) < 300
-    assert all(run.verdict.label in str(rich) for run in rich.runs)
+    assert all(run.verdict.full_label in str(rich) for run in rich.runs)
+    assert run.verdict.full_label in repr(run) and run.verdict.full_label in repr(rich)
     assert all(finding.rule in str(run) for finding in run.findings)
-    assert str(run.verdict) == run.verdict.label
+    assert str(run.verdict) == run.verdict.full_label
 
 
 def test_print_of_many_runs_names_the_number_that_is_not_shown(rich):

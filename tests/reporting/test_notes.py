@@ -30,6 +30,13 @@ def test_the_note_of_one_of_several_seeds_says_nothing_of_one_seed(notes, rich):
     assert "only one seed" in written.of_run(alone)
 
 
+def test_a_note_begins_with_the_verdict_and_its_level_of_proof(notes, report):
+    for run in report.runs:
+        assert notes.of_run(run).startswith(f"**{run.verdict.full_label}**")
+    verdicts = {group.verdict.full_label for group, _ in notes.sources.forms}
+    assert verdicts == set(re.findall(r": \*\*(.*)\*\*$", notes.of_audit("#/a/"), re.MULTILINE))
+
+
 def test_a_note_is_short_harmless_and_always_the_same(report, notes, hostile):
     note = notes.of_run(report.runs[3])
     assert f"| {label_of('accuracy')} | 79.0\u00a0% |" in note and "not finite (inf)" in note

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from fa_registry.protocol.rules import load_edition
-from fa_registry.records import Waiver
+from fa_registry.records import PROOF_LEVELS, Replay, Waiver
 from fa_registry.reporting.figures import page as figure_page
 from fa_registry.reporting.files import report_files
 from fa_registry.reporting.pages import index
@@ -18,6 +18,32 @@ from fa_registry.reporting.text.environment import TemplateRenderer, variables
 from fa_registry.reporting.text.filters import markdown_text
 from tests.reporting.page import Page, of_kind, section, text_of, written
 from tests.reporting.report_changes import changed, run_of, with_record
+
+CHIP = re.compile(
+    r'<span class="chip \w+"><span class="glyph".*?</span>&nbsp;(.*?)</span>(?: <small class="proof"[^>]*>(\w+)</small>)?'
+)
+
+
+def test_every_verdict_of_a_page_has_its_level_and_every_page_one_legend(any_pages):
+    shown = set()
+    for name, text in of_kind(any_pages, ".html").items():
+        levels = [level for _, level in CHIP.findall(text)]
+        assert levels and set(levels) <= set(PROOF_LEVELS), name
+        assert text.count("says how far its training is proven") == 1, name
+        shown.update(levels)
+    assert shown == {"started", "stated"} or shown == {"started"}
+    for name, text in of_kind(any_pages, ".md").items():
+        assert re.search(r"^Verdict: \*\*.* · (started|stated)\*\*", text, re.MULTILINE), name
+
+
+def test_a_typed_nonce_and_earlier_audits_are_on_page_one_and_on_every_form(report, tmp_path):
+    chosen = Replay("1f", "auto", typed=True, audits=4)
+    for replay, count in ((None, 0), (Replay("1f", "auto"), 0), (chosen, 1)):
+        sources = Sources.of(dataclasses.replace(report, replay=replay))
+        contexts = [index.index_context(sources), *(form_context(*form, sources) for form in sources.forms)]
+        assert {bool(context.nonce) for context in contexts} == {bool(count)}
+    pages = written(dataclasses.replace(report, replay=chosen), tmp_path)
+    assert all("audit 4 of these runs" in text for name, text in pages.items() if name.endswith((".html", ".md")))
 
 
 def test_every_page_begins_with_its_edition_and_folds_what_changed(rich_pages):

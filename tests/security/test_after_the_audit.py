@@ -80,6 +80,22 @@ def edit_verdict_tags(store, run_id):
         store.set_tag(run_id, name, "PASS")
 
 
+def edit_proof_tag(store, run_id):
+    """The audit trusted the logged values, so its level is `stated`."""
+    assert store.tags(run_id)[schema.TAG_PROOF] == "stated"
+    store.set_tag(run_id, schema.TAG_PROOF, "replayed")
+
+
+def edit_levels(store, run_id):
+    """In the recorded report, whose records show no replay."""
+    forge(store, lambda report: [run["verdict"].update(proof="replayed") for run in report["runs"]])
+
+
+def remove_levels(store, run_id):
+    """A report without the field reads as `stated`, as it was, but it has other bytes than its pages."""
+    forge(store, lambda report: [run["verdict"].pop("proof") for run in report["runs"]])
+
+
 def edit_nothing(store, run_id):
     pass
 
@@ -92,6 +108,9 @@ ATTACKS = [  # what is edited, and the states of the run, of its audit's verdict
     long(edit_page_of_another_release, 3, "verified verified unverifiable"),  # no alarm: they cannot be compared
     long(edit_attached_pages, 3, "mismatch verified verified"),
     (edit_verdict_tags, 3, "mismatch verified verified"),
+    (edit_proof_tag, 3, "mismatch verified verified"),
+    (edit_levels, 3, "mismatch mismatch mismatch"),
+    long(remove_levels, 3, "verified verified mismatch"),
 ]
 
 

@@ -121,11 +121,13 @@ def figure(report, run_id: str) -> float:
 
 @pytest.mark.long
 def test_an_honest_run_of_another_processor_keeps_its_verdict(store, audit):
-    before = {run.record.run_id: run.verdict for run in audit("--replay", "auto")[1].runs}
+    audited = audit("--replay", "auto")[1].runs
+    before = {run.record.run_id: run.verdict.label for run in audited}
     for run_id in store.run_ids():
         claims_another_processor(store, run_id)
     _, report = audit("--replay", "auto")
-    assert {run.record.run_id: run.verdict for run in report.runs} == before and not report.excluded
+    assert {run.record.run_id: run.verdict.label for run in report.runs} == before and not report.excluded
+    assert {run.verdict.proof for run in (*audited, *report.runs)} == {"replayed"}
     assert {run.outcome for run in report.replay.runs} == {"agrees"} and len(report.replay.runs) == 12
     for run in report.runs:
         assert run.record.recorded_result == run.record.measurements.scalars["accuracy"]
@@ -246,7 +248,7 @@ def test_by_default_one_run_of_every_group_and_every_control_is_replayed_whole(s
         [("bp", "none"), ("fa", "none"), ("dfa", "none"), *[("bp", "frozen")] * 3]
     )
     again = audit("--nonce", report.replay.nonce)[1]
-    assert again.replay == report.replay
+    assert again.replay == dataclasses.replace(report.replay, typed=True) and not report.replay.typed
 
 
 def test_the_author_cannot_choose_which_run_is_replayed(store):

@@ -20,11 +20,13 @@ def store(audited_store):
 def published(store):
     """The verdicts by run id."""
     report = written_report(store.folder)
-    return {run.record.run_id: run.verdict.label for run in report.runs}
+    return {run.record.run_id: run.verdict.full_label for run in report.runs}
 
 
 def in_list() -> dict[str, str]:
-    return {run["run_id"]: run["verdict"] for run in json.loads(call("list", "runs", "--json", "--limit", "0").stdout)}
+    """Run id → verdict, with its level of proof if it has one."""
+    runs = json.loads(call("list", "runs", "--json", "--limit", "0").stdout)
+    return {run["run_id"]: " · ".join(filter(None, (run["verdict"], run["proof"]))) for run in runs}
 
 
 def in_show(run_id: str) -> str:
@@ -43,8 +45,9 @@ def passing(report: dict) -> dict:
 
 def test_a_tag_is_no_verdict(store, published):
     run_id = store.run_id(method="fa", seed=1)
-    assert in_list() == published and in_show(run_id) == published[run_id] != "PASS"
+    assert in_list() == published and in_show(run_id) == published[run_id] != "PASS · replayed"
     store.set_tag(run_id, "fa.verdict", "PASS")
+    store.set_tag(run_id, "fa.proof", "replayed")
     assert in_list() == published and in_show(run_id) == published[run_id]
     store.sql("DELETE FROM tags WHERE run_uuid = ? AND key = 'fa.report'", run_id)
     assert in_list() == {**published, run_id: UNPROVEN} and in_show(run_id) == UNPROVEN

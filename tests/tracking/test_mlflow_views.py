@@ -50,7 +50,7 @@ def test_the_charts_are_the_headlines_and_single_sites_with_titles_and_decades_o
 def test_what_no_run_has_gets_no_chart_and_no_column():
     charts, table = views_of("digits", [run("bp", metrics={"accuracy/test": 0.5})])
     assert list(drawn(charts)) == ["headline: accuracy/test"]
-    assert table.state["selectedColumns"] == ["tags.`fa.verdict`", "metrics.`accuracy/test`"]
+    assert table.state["selectedColumns"] == ["tags.`fa.verdict`", "tags.`fa.proof`", "metrics.`accuracy/test`"]
 
 
 def test_of_many_sites_the_first_the_middle_and_the_last_have_a_chart():

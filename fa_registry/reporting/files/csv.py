@@ -57,6 +57,7 @@ OF_A_RUN = (
             ("edition_modified", YES_NO, "whether a threshold of the leading edition was overridden"),
             ("outcome", TEXT, "outcome of the leading edition's verdict: pass, warn, fail, incomplete, control"),
             ("verdict", TEXT, "verdict of the leading edition, as text"),
+            ("proof", TEXT, "level of proof of the verdict: replayed, started or stated"),
         )
     ),
 )
@@ -203,7 +204,7 @@ def _cells_of_run(run: RunAudit, report: AuditReport) -> Iterator[Any]:
     yield from (pairs(spec.method_options), spec.control, spec.penalty, spec.architecture)
     yield from (pairs(spec.architecture_options), spec.dataset, spec.seed, spec.epochs, spec.identity)
     yield from (record.status, record.integrity.state, describe_edition(edition), bool(edition.overrides))
-    yield from (run.verdict.outcome, run.verdict)
+    yield from (run.verdict.outcome, run.verdict, run.verdict.proof)
 
 
 def _cells_of_rule(rule: str, finding: Finding | None) -> Sequence[Any]:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TextIO
 from xml.etree import ElementTree
@@ -61,17 +61,19 @@ def suites(report: AuditReport) -> Iterator[Element]:
     """Yield one suite per method and setting, in the order of the pages, and one of the runs not judged."""
     for group in groups(report):
         name = f"{group_label(group)} · {group.setting}"
-        yield _suite(name, report, [case for run in group.every_run for case in _cases(run, group)])
+        verdict = {"verdict": group.verdict.label, "proof": group.verdict.proof}
+        yield _suite(name, report, [case for run in group.every_run for case in _cases(run, group)], verdict)
     if report.excluded:
-        yield _suite("not judged", report, [_excluded(exclusion) for exclusion in report.excluded])
+        yield _suite("not judged", report, [_excluded(exclusion) for exclusion in report.excluded], {})
 
 
-def _suite(name: str, report: AuditReport, cases: list[Element]) -> Element:
+def _suite(name: str, report: AuditReport, cases: list[Element], verdict: Mapping[str, str]) -> Element:
     counts = {attribute: sum(case.find(tag) is not None for case in cases) for attribute, tag in COUNTS.items()}
     suite = _element("testsuite", name=name, tests=len(cases), **counts)
     properties = ElementTree.SubElement(suite, "properties")
     edition = report.edition
-    context = {"selection": report.selection, "edition": describe_edition(edition), "edition digest": edition.digest}
+    context = {**verdict, "selection": report.selection}
+    context |= {"edition": describe_edition(edition), "edition digest": edition.digest}
     context |= {f"override {limit}": value for limit, value in sorted(edition.overrides.items())}
     properties.extend(_element("property", name=key, value=value) for key, value in context.items())
     suite.extend(cases)

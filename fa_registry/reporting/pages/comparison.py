@@ -267,7 +267,7 @@ class SettingComparison:
                     "setting": column.setting,
                     "verdict": column.verdict,
                     "seeds": [(seed.seed, seed.run_id, seed.verdict) for seed in column.seeds],
-                    "proof": column.proof,
+                    "replays": column.replays,
                 }
                 for column in self.columns
             ],

@@ -15,7 +15,7 @@ from fa_registry.errors import UsageError
 from fa_registry.metrics import HEADLINE_GAMMA, SUBJECTS, TABLES, Metric, headline_of, metric_named, table
 from fa_registry.protocol.credit import exact_sites
 from fa_registry.protocol.grouping import Group
-from fa_registry.protocol.replay_summary import series_label
+from fa_registry.protocol.replay_summary import nonce_text, series_label
 from fa_registry.provenance import NOT_A_CHECKOUT
 from fa_registry.records import AuditReport, EditionReference, Exclusion, RunAudit, RunRecord, Verdict
 from fa_registry.records.manifest_checks import OWN_LOOP
@@ -108,7 +108,8 @@ def form_context(
         setting=setting,
         edition=report.edition,
         verdict=group.verdict,
-        proof=link.proof,
+        replays=sources.replays(group),
+        nonce=nonce_text(report.replay),
         series_label=series_label([run.record.integrity for run in group.runs]),
         opinions=opinions,
         differences=compared.why,
@@ -183,9 +184,11 @@ class FormContext:
     edition: EditionReference
     """the edition (set of rules) that judged the runs"""
     verdict: Verdict
-    """verdict on all seeds together"""
-    proof: str
-    """what the audit's replays prove about the training"""
+    """verdict on all seeds together, with its level of proof"""
+    replays: str
+    """how many trainings the audit replayed, and the levels of proof of the controls"""
+    nonce: str
+    """sentence on a typed nonce and on earlier audits of the runs; empty if this audit drew a nonce and is the first one"""
     series_label: str
     """number of values that the author stated and the audit did not recompute (curves, epochs of first fire, training
     values); empty if there are no such values"""
@@ -202,7 +205,7 @@ class FormContext:
     controls: tuple[ControlRow, ...]
     """the frozen control of each seed: its run, integrity and checks, and the reason if it is not proven to be frozen"""
     control_state: str
-    """`control verified`, or the reason why a frozen control is not proven to be frozen"""
+    """level of proof of the frozen controls, such as `control started`, or the reason why a control is not proven to be frozen"""
     identification: tuple[Entry, ...]
     """what was run: method, architecture, data, recipe, machine"""
     evidence: tuple[EvidenceRow, ...]

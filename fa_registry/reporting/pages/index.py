@@ -10,6 +10,7 @@ from itertools import groupby
 from fa_registry.metrics import Metric
 from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.near_settings import describe_difference
+from fa_registry.protocol.replay_summary import nonce_text
 from fa_registry.records import AuditReport, EditionReference, Exclusion, OtherRun, Waiver
 from fa_registry.reporting.audit_rows import audit_row
 from fa_registry.reporting.figure_models import FigureFile, SettingFigures
@@ -75,6 +76,7 @@ def index_context(
         counts=tuple(_verdict_counts(short_names(links))),
         waivers=waiver_rows(report, sources.groups),
         run_count=len(report.runs),
+        nonce=nonce_text(report.replay),
         columns=columns,
         spread=" and ".join(column.symbol for column in columns if column.with_deviation),
         settings=tuple(setting_tables(sources)),
@@ -299,6 +301,8 @@ class IndexContext:
     """waivers with author, finding, reason and expiry date; expired waivers are included"""
     run_count: int
     """number of runs that were judged, controls included"""
+    nonce: str
+    """sentence on a typed nonce and on earlier audits of the runs; empty if this audit drew a nonce and is the first one"""
     columns: tuple[Metric, ...]
     """the numeric columns of the audit table; a column is omitted if no run measured its metric"""
     spread: str

@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from fa_registry.metrics import headline_of, headlines_of, table
-from fa_registry.protocol.replay_summary import proof, series_label
+from fa_registry.protocol.replay_summary import replays_text, series_label
 from fa_registry.records import AuditReport, EditionReference, Exclusion, Integrity, RunAudit, Verdict
 from fa_registry.reporting.claims import claims
 from fa_registry.reporting.pages.form_tables import card
@@ -131,7 +131,7 @@ class NoteContext:
     verdict: Verdict
     """verdict of this run, without other seeds"""
     control: str
-    """`control verified`, or the reason why the method's frozen control is not proven to be frozen; empty for a control"""
+    """level of proof of the frozen control, such as `control started`, or the reason why it is not proven; empty for a control"""
     headline: tuple[Row[Estimate], ...]
     """the run's headline numbers"""
     findings: tuple[FindingRow, ...]
@@ -140,8 +140,8 @@ class NoteContext:
     """the claims that this run supports without other seeds"""
     integrity: Integrity
     """whether the logged metrics of the run are confirmed"""
-    proof: str
-    """what the audit's replays prove about the training"""
+    replays: str
+    """whether the audit replayed this training"""
     series_label: str
     """number of per-epoch values that the author stated and the audit did not recompute; empty if there are none"""
     form: str
@@ -223,7 +223,7 @@ def note_context(
         findings=finding_rows([run], record.spec.label, record.setting, card_metrics),
         claims=tuple(claim for claim in reported if claim.kind != "note"),  # the form contains these claims
         integrity=record.integrity,
-        proof=proof([record.integrity]),
+        replays=replays_text([record.integrity]),
         series_label=series_label([record.integrity]),
         form=form,
         audit=audit,
