@@ -104,8 +104,9 @@ def replay_kept_states(setup: RunSetup, training: RecordedTraining, cpu_limit: f
         problem = replayer.epoch_from(epoch, load_tensors(state, digest), load_tensors(next_state, next_digest))
         problems += [f"replay of epoch {epoch + 1} from the state after epoch {epoch}: {problem}"] if problem else []
     if problems:
-        yield Check(KEPT, "differs" if training.exact else "not possible", "; ".join(problems))
+        outcome = "differs" if training.exact else "not possible"
+        yield Check(KEPT, outcome, "; ".join(problems), epochs=len(replayed))
     elif replayed:
         precision = "bit by bit" if training.exact else f"within {SAME_WAY:g} of the distance from the start"
         text = f"the replay of {epochs_text(sorted(replayed))} from the kept states reproduces the recorded states {precision}"
-        yield Check(KEPT, "agrees", text)
+        yield Check(KEPT, "agrees", text, epochs=len(replayed))

@@ -9,6 +9,7 @@ from fa_registry.records.manifest_checks import keeps_every_state
 
 # subjects of the checks of evidence.replay and evidence.replay_from_seed
 WHOLE, FIRST, KEPT = "whole training", "first steps", "kept states"
+LEAST_EPOCHS = 5  # replayed at random; a run of which half of the epochs were forged passes them with probability 1/32
 AS_LOGGED = "as logged; not recomputed"
 STATED, STARTED, REPLAYED = PROOF_LEVELS
 
@@ -46,9 +47,10 @@ def _level(record: RunRecord) -> ProofLevel:
     agreeing = {check.subject for check in record.integrity.checks if check.outcome == "agrees"}
     if WHOLE in agreeing:
         return REPLAYED
-    # The author knows which epochs follow a kept state, but not which of them the nonce chooses where every state was kept.
     if KEPT in agreeing and keeps_every_state(record.provenance):
-        return REPLAYED
+        # the author knows which epochs follow a kept state, but not which of them the nonce chooses where every state was kept
+        replayed = sum(check.epochs for check in record.integrity.checks if check.subject == KEPT)
+        return REPLAYED if replayed >= min(LEAST_EPOCHS, record.provenance["epochs_run"] - 1) else STARTED
     return STARTED if agreeing & {FIRST, KEPT} else STATED
 
 
