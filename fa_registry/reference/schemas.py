@@ -106,7 +106,8 @@ In pandas: `pandas.read_csv("audit.csv", keep_default_na=False, na_values=[""], 
 JUNIT = """\
 ## junit.xml
 
-A test suite is a method in a setting. A test case is the finding of a rule on a run, with `required`, `observed` and the sentence.
+A test suite is a method in a setting, with the properties `verdict` and `proof` (level of proof). A test case is the finding of a
+rule on a run, with `required`, `observed` and the sentence.
 JUnit has fewer outcomes than the rules. Every run also has a case `integrity` (`mismatch` is an error, `unverifiable` is skipped).
 A run that could not be judged is an error in the suite `not judged`. The file contains no times. An invisible character
 (control, direction) is written as `⟨U+001B⟩`, as in audit.csv; in audit.json, it is the escape `\\u001b`.

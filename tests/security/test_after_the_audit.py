@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from fa_registry import jsonio, load_model
+from fa_registry.audits.recorded_verdicts import UNPROVEN
 from fa_registry.errors import IntegrityError
 from fa_registry.tracking import schema
 from fa_registry.tracking.schema import PAGE_DIGESTS
@@ -131,17 +132,29 @@ def test_verdicts_edited_in_the_report_are_judged_again(audited_store):
     assert rows["the verdicts of audit.json"][0] == "mismatch"
 
 
-def test_verdict_tags_that_disagree_are_reported_with_both_values(audited_store):
+@pytest.mark.parametrize("edit", [edit_verdict_tags, edit_proof_tag])
+def test_verdict_tags_that_disagree_are_reported_with_both_values(audited_store, edit):
     run_id = audited_store.run_id(method="fa", seed=1)
-    before = {name: text for name, text in audited_store.tags(run_id).items() if name.startswith("fa.verdict")}
+    tags = audited_store.tags(run_id)
     for edited in (False, True):
         if edited:
-            edit_verdict_tags(audited_store, run_id)
+            edit(audited_store, run_id)
         (row,) = [row for row in json.loads(call("doctor", "--json").stdout) if row["check"] == "verdict tags"]
         assert row["ok"] is not edited and (run_id in row["found"]) is edited
     own = verified_run(audited_store, run_id)[1][1]
+    before = {name: text for name, text in tags.items() if audited_store.tags(run_id)[name] != text}
+    assert before
     for text in (run_id, *before, *before.values()):
         assert text in row["found"] and text in own
+
+
+def test_a_level_that_no_audit_wrote_is_found(store):
+    """The store was never audited."""
+    run_id = store.run_id(method="fa", seed=1)
+    assert verify("--run", run_id, "--replay", "off")[0] == 0
+    store.set_tag(run_id, schema.TAG_PROOF, "replayed")
+    assert verify("--run", run_id, "--replay", "off")[0] == 3
+    assert call("show", run_id).stdout.endswith(f"verdict: {UNPROVEN}\n")
 
 
 @pytest.mark.long

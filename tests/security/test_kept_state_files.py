@@ -15,11 +15,14 @@ from fa_registry.errors import IntegrityError
 from fa_registry.evidence.kept_state_files import FILES
 from fa_registry.evidence.options import RemeasureOptions
 from fa_registry.evidence.remeasure import remeasure_run
+from fa_registry.evidence.replay_choice import recorded_epochs
+from fa_registry.metrics import headline_of
 from fa_registry.records import Integrity
 from fa_registry.records.manifest_checks import keeps_every_state
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import RetentionOptions
 from fa_registry.tracking.memory import MemoryTracker
+from fa_registry.tracking.reader import read_record
 from fa_registry.training import state_sizes
 from fa_registry.training.checkpoint import content_digest, load_tensors, save_tensors
 from tests.tracking.conftest import write_run
@@ -126,6 +129,17 @@ def test_an_epoch_that_the_run_did_not_train_is_a_mismatch(kept, epoch):
 def test_a_run_that_states_fewer_epochs_does_not_keep_every_state(kept):
     kept.record(lambda provenance: provenance.update(kept_states=[1, 3]))
     assert not keeps_every_state(kept.provenance) and kept.outcome() == "agrees"
+
+
+def test_the_nonce_orders_all_kept_epochs(kept):
+    record = read_record(kept.tracker, kept.tracker.get(kept.run_id))
+    headline = headline_of(record.measurements)
+    orders = {
+        tuple(recorded_epochs(kept.tracker, record, RemeasureOptions(nonce=f"{nonce:x}"), EPOCHS, headline).kept)
+        for nonce in range(40)
+    }
+    assert {frozenset(order) for order in orders} == {frozenset({1, 2, 3})}
+    assert {order[0] for order in orders} == {1, 2, 3}
 
 
 def larger(tensors: dict[str, Tensor]) -> None:
