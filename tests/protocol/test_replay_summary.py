@@ -144,13 +144,13 @@ def test_only_replays_that_agree_raise_the_level_of_a_run(checks, level):
 )
 def test_epochs_that_the_nonce_chooses_among_all_prove_the_training(kept, replayed, level):
     checks = Check(FIRST, "agrees"), Check(KEPT, "agrees", epochs=replayed)
-    run = record(provenance={"epochs_run": 100, "kept_states": list(kept)})
+    run = dataclasses.replace(record(), provenance={"epochs_run": 100, "kept_states": list(kept)})
     assert proof_level([dataclasses.replace(run, integrity=dataclasses.replace(run.integrity, checks=checks))]) == level
 
 
 @pytest.mark.parametrize(("replayed", "level"), [(2, "replayed"), (1, "started")])
 def test_a_short_training_has_all_of_its_epochs_replayed(replayed, level):
-    run = record(provenance={"epochs_run": 3, "kept_states": [1, 2]})
+    run = dataclasses.replace(record(), provenance={"epochs_run": 3, "kept_states": [1, 2]})
     checks = (Check(KEPT, "agrees", epochs=replayed),)
     assert proof_level([dataclasses.replace(run, integrity=dataclasses.replace(run.integrity, checks=checks))]) == level
 
