@@ -380,7 +380,7 @@ def _others(report: AuditReport, candidates: Sequence[Candidate]) -> Iterator[tu
 
 def _candidates(tracker: Tracker, specs: Iterable[RunSpec], excluded_ids: Collection[str]) -> list[StoredRun]:
     """Return the runs whose parameters or setting tag match a specification, except `excluded_ids`."""
-    settings = {spec.setting.identity: spec for spec in specs}.values()
+    settings = {(spec.setting.identity, spec.epochs): spec for spec in specs}.values()
     runs: dict[str, StoredRun] = {}
     searches: dict[tuple[tuple[str, str], ...], None] = {}  # in order, each once
     for spec in settings:

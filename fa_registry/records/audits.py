@@ -24,12 +24,14 @@ UndecidedCause = Literal[
     "control unproven",
     "control at chance",
     "control below shallow",
+    "depends on the length of training",
     "test set unknown",
     "outlier",
     "margin at the limit",
     "several methods",
     "accuracy at chance",
 ]
+Side = Literal["above", "below"]  # of a limit
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,18 @@ class GuardReading:
     """the site, 0..L; null if the metric is not measured by site"""
     mean: float | None = None
     """mean of the metric over the sites that count; null if `observed` is not a share of this mean"""
+
+
+@dataclass(frozen=True)
+class ControlMargin:
+    """Margin over another control than the frozen control, in the unit of the finding's metric."""
+
+    mean: float
+    """the mean margin over seeds"""
+    interval: tuple[float, float] | None
+    """interval (low, high) of the mean, at the level of the finding's interval; null for one seed"""
+    seeds: Many[int]
+    """the seeds that have this control"""
 
 
 @dataclass(frozen=True, repr=False)
@@ -107,6 +121,8 @@ class Finding:
     """
     undecided: Many[UndecidedCause] = ()
     """causes of the state UNDECIDED, the most important cause first; empty in any other state"""
+    side: Side | Literal[""] = ""
+    """side of the limit on which the estimate is if the state is UNDECIDED; empty in any other state"""
     test: str = ""
     """name of the test to which `interval` belongs, such as `paired t test` or `Welch's t test`; empty without an interval"""
     confidence: float | None = None
@@ -131,6 +147,8 @@ class Finding:
     """
     basis: str = ""
     """the assumption on which the interval over seeds is based; empty without an interval"""
+    over_frozen_long: ControlMargin | None = None
+    """margin over the control `frozen_long`, the frozen control with twice the epochs; null without such a control"""
 
     def __repr__(self) -> str:
         return f"Finding({self.rule}, {self.outcome}, run {self.run_id})"

@@ -22,6 +22,8 @@ MOST = {
     int: 1_000_000,
     float: 1e30,
 }  # greatest absolute value of an option; float32 ends at 3.4e38, and numbers are multiplied
+# The frozen control with LONGER times the epochs of the runs that are compared with it.
+FROZEN_LONG, LONGER = "frozen_long", 2
 STRUCTURE = "structure"  # the only option of a user-supplied network in a specification: a digest of its weights' names and shapes
 
 
@@ -103,12 +105,15 @@ class RunSpec:
     def setting(self) -> RunSpec:
         """Copy of the specification with only the fields that must be equal in comparable runs.
 
-        In the copy, method, method options, penalty, control, credit norm, seed and weights have empty values.
+        In the copy, method, method options, penalty, control, credit norm, seed and weights have empty values. The epochs are
+        those of the runs of the setting, even if the control trains longer.
         """
         recipe = dataclasses.replace(self.recipe, credit_norm="")
         setting = dataclasses.replace(
             self, method="", method_options={}, penalty=0.0, control="none", seed=0, recipe=recipe, weights=""
         )
+        if self.control == FROZEN_LONG and not self.epochs % LONGER:
+            setting = dataclasses.replace(setting, epochs=self.epochs // LONGER)
         return SETTINGS.setdefault(setting.identity, setting)
 
     @cached_property

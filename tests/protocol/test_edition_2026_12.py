@@ -182,6 +182,60 @@ def test_a_control_that_is_worse_than_no_blocks_decides_nothing(shallow, undecid
     assert judge_all([*runs, *changed], EDITION)[0].findings[2].state == "CLEARS"
 
 
+LONG = "depends on the length of training"
+
+
+def long_controls(accuracies, **changes):
+    """Controls frozen_long of seeds 0, 1, …, of twice the epochs of the base spec."""
+    fields = {"method": "bp", "control": "frozen_long", "epochs": 6, **changes}
+    return [
+        answered(record(f"long{seed}", measurements(accuracy=value), **fields, seed=seed))
+        for seed, value in enumerate(accuracies)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "frozen", "longer", "state", "undecided"),
+    [
+        (HALF, 0.3, (0.31, 0.3, 0.31), "CLEARS", ()),
+        (HALF, 0.3, (0.6, 0.61, 0.6), "UNDECIDED", (LONG,)),  # above over frozen, below over frozen_long
+        (HALF, 0.3, (0.48, 0.49, 0.485), "UNDECIDED", (LONG,)),  # over frozen_long, the interval contains the limit
+        ((0.25, 0.26, 0.25), 0.3, (0.31, 0.3, 0.31), "UNDERCUT", ()),
+        ((0.25, 0.26, 0.25), 0.3, (0.15, 0.16, 0.15), "UNDECIDED", (LONG,)),  # the longer control got worse
+        ((0.25, 0.26, 0.25), 0.3, (0.235, 0.24, 0.23), "UNDERCUT", ()),  # an open margin contradicts nothing
+        ((0.08, 0.081, 0.08), 0.02, (0.3, 0.3, 0.3), "AT CHANCE", ()),
+    ],
+)
+def test_the_margins_over_both_frozen_controls_have_to_agree_about_the_limit(
+    accuracies, frozen, longer, state, undecided
+):
+    runs = [*over_seeds(dict(enumerate(accuracies)), dict.fromkeys(range(3), frozen)), *long_controls(longer)]
+    finding = judge_all(runs, EDITION)[0].findings[2]
+    assert (finding.state, finding.undecided) == (state, undecided)
+    mean_margin = 100 * (sum(accuracies) - sum(longer)) / 3
+    assert finding.over_frozen_long.mean == pytest.approx(mean_margin)
+    low, high = finding.over_frozen_long.interval
+    assert low < mean_margin < high and finding.over_frozen_long.seeds == (0, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("longer", "changes", "undecided"),
+    [
+        ((0.31, 0.3), {}, ("seeds left out",)),  # one seed has no such control
+        ((0.31, 0.3, 0.31), {"weights": "ab"}, ("control unproven",)),
+        ((0.6, 0.61, 0.6), {"epochs": 8}, ()),  # not twice the epochs: of another setting
+        ((0.6, 0.61, 0.6), {"epochs": 7}, ()),
+        ((), {}, ()),
+    ],
+)
+def test_a_longer_control_that_is_incomplete_or_not_proven_decides_nothing(longer, changes, undecided):
+    runs = over_seeds(dict(enumerate(HALF)), dict.fromkeys(range(3), 0.3))
+    finding = judge_all([*runs, *long_controls(longer, **changes)], EDITION)[0].findings[2]
+    assert finding.undecided == undecided and (finding.state == "CLEARS") == (not undecided)
+    published = judge_all([*runs, *long_controls(longer, **changes)], load_edition("2026-05"))[0].findings[2]
+    assert published.outcome == "pass"
+
+
 @pytest.mark.long
 def test_a_method_at_chance_passes_in_few_studies():
     """Three seeds guess ten classes on 360 samples; the controls answer by chance too, so 2 pp above them is luck."""

@@ -183,6 +183,29 @@ def test_controls_can_be_chosen(tmp_path):
     assert [spec.control for spec in load_study(study_file(tmp_path, text)).specs] == ["none"] * 4 + ["shallow"] * 2
 
 
+def test_the_longer_frozen_control_has_twice_the_epochs_and_the_setting_of_its_runs(tmp_path):
+    text = TINY + "\n[controls]\nfrozen_long = true\n"
+    specs = load_study(study_file(tmp_path, text)).specs
+    longer = [spec for spec in specs if spec.control == "frozen_long"]
+    assert [spec for spec in specs if spec not in longer] == list(load_study(study_file(tmp_path)).specs)
+    assert [(spec.method, spec.seed, spec.epochs) for spec in longer] == [("bp", 1, 2), ("bp", 2, 2)]
+    assert {spec.setting.identity for spec in specs} == {specs[0].setting.identity}
+    assert {setting_label(spec) for spec in specs} == {setting_label(specs[0])}
+    assert {spec.epochs for spec in load_study(study_file(tmp_path, text), {"epochs": "5"}).specs} == {5, 10}
+
+
+@pytest.mark.parametrize(
+    ("controls", "message"),
+    [
+        ("frozen = false\nfrozen_long = true", "controls.frozen_long: expected frozen = true"),
+        ('frozen_long = "yes"', "controls.frozen_long: expected true or false, found 'yes'"),
+    ],
+)
+def test_the_longer_frozen_control_is_only_for_a_study_with_the_frozen_control(tmp_path, controls, message):
+    with pytest.raises(InvalidFields, match=message):
+        load_study(study_file(tmp_path, f"{TINY}\n[controls]\n{controls}\n"))
+
+
 def test_a_ladder_is_of_every_method_setting_and_seed_below_the_method_itself(tmp_path):
     specs = load_study(study_file(tmp_path, TINY + "\n[controls]\nladder = true\n")).specs
     ladder = [(spec.method, spec.seed, spec.control) for spec in specs if spec.control.startswith("ladder")]
