@@ -24,7 +24,7 @@ from fa_registry.metrics import (
 from fa_registry.protocol.credit import RANK, carried_text
 from fa_registry.protocol.evidence_rules import TITLES
 from fa_registry.protocol.replay_summary import as_logged
-from fa_registry.records import AuditReport, Finding, Reading, RunAudit, RunRecord
+from fa_registry.records import RESIDUAL, STREAM, AuditReport, Finding, Reading, RunAudit, RunRecord
 from fa_registry.reporting.text.filters import KINDS, compact
 from fa_registry.reporting.view_models import (
     ControlRow,
@@ -76,6 +76,18 @@ class Values:
         if control := self.runs.get(run.frozen_run_id):
             reading = scalar_metric(control, headline.name)
         return Number(reading, headline.kind, (run.frozen_run_id,))
+
+    def frozen_scale(self, runs: Iterable[RunAudit]) -> Estimate:
+        """Return how far the blocks of the frozen controls change the length of the stream: ‖h_L‖/‖h_0‖, mean over seeds."""
+        metric = metric_named("growth")
+        controls = [(run.record.spec.seed, self.runs.get(run.frozen_run_id)) for run in runs]
+        return seed_estimate(
+            metric,
+            (
+                SeedValue(seed, Number(stream_scale(control), metric.kind, (control.run_id,) if control else ()))
+                for seed, control in controls
+            ),
+        )
 
     def stated(self, run: RunAudit) -> bool:
         """Return whether the main metric of the run's frozen control is known but not verified.
@@ -140,6 +152,18 @@ class Values:
 def scalar_metric(record: RunRecord, name: str) -> Reading:
     """Return a metric with one number per run, or N/A if the run did not measure it."""
     return record.measurements.scalars.get(name, Reading(None, f"{name} was not measured"))
+
+
+def stream_scale(control: RunRecord | None) -> Reading:
+    """Return ‖h_L‖/‖h_0‖ of a control, or N/A if it has no residual stream whose length the norms show."""
+    if control is None:
+        return Reading(None, "the frozen control is not part of this report")
+    stream, row = control.measurements.conventions.get(STREAM), site_row(control, "h_norm")
+    if stream != RESIDUAL:
+        return Reading(None, f"the states form no residual stream, but one that is {stream or 'not recorded'}")
+    if not row or row[0].value is None or row[-1].value is None:
+        return next((one for one in row if one.value is None), Reading(None, "h_norm was not measured"))
+    return Reading.of(row[-1].value / row[0].value) if row[0].value else Reading(None, "the first state is 0")
 
 
 def site_row(record: RunRecord, name: str) -> Sequence[Reading]:
@@ -347,14 +371,15 @@ def _row(
 
 
 def _statement(same: Sequence[tuple[int, Finding]], card_metrics: Known, fired: str | None) -> SeedStatement:
-    first = same[0][1]
+    first, over_long = same[0][1], same[0][1].over_frozen_long
     run_ids = tuple(finding.run_id for _, finding in same)
+    kind = kind_of(first.quantity, card_metrics)
     references = dict.fromkeys(finding.reference_run_id for _, finding in same if finding.reference_run_id)
     return SeedStatement(
         seeds=tuple(seed for seed, _ in same),
         run_ids=run_ids,
         sentence=first.sentence,
-        observed=Number(first.observed, kind_of(first.quantity, card_metrics), run_ids),
+        observed=Number(first.observed, kind, run_ids),
         interval=first.interval,
         site="" if first.site is None else f"site {first.site}",
         epoch="" if fired is None else f"first fires at epoch {fired}",
@@ -364,4 +389,6 @@ def _statement(same: Sequence[tuple[int, Finding]], card_metrics: Known, fired: 
         test=first.test,
         error_shares=first.error_shares,
         basis=first.basis,
+        over_frozen_long=over_long and Number(Reading(over_long.mean), kind, run_ids),
+        frozen_long_interval=over_long and over_long.interval,
     )

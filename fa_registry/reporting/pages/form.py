@@ -126,6 +126,7 @@ def form_context(
         sampling=sampling(group.runs),
         frozen=estimates[headline.frozen],
         margin=estimates[headline.margin],
+        frozen_scale=sources.values.frozen_scale(group.runs),
         depth=tuple(_depth(opinions[0].findings, group.runs)),
         gamma=estimates[HEADLINE_GAMMA],
         aggregates=tuple(aggregates(group.runs)),
@@ -224,6 +225,8 @@ class FormContext:
     margin: Estimate
     """margin of the runs over the frozen controls with the same seeds; positive if the runs are better; in percentage
     points, or nats"""
+    frozen_scale: Estimate
+    """factor by which the blocks of the frozen controls change the length of the stream, ‖h_L‖/‖h_0‖"""
     depth: tuple[FindingRow, ...]
     """the leading edition's findings on the margin over the frozen control, in percentage points, or nats"""
     gamma: Estimate
