@@ -14,6 +14,7 @@ from fa_registry.records.audits import (
     EditionReference,
     Exclusion,
     Finding,
+    Flag,
     FurtherLimit,
     GuardReading,
     Judgement,

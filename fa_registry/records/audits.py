@@ -157,9 +157,30 @@ class Finding:
         return f"{self.rule}: {self.outcome.replace('_', ' ')}: {self.sentence}"
 
     @property
+    def state_text(self) -> str:
+        """The state, with the side of the limit if the state is UNDECIDED."""
+        return ", ".join(filter(None, (self.state, self.side)))
+
+    @property
     def quantities(self) -> tuple[str, ...]:
         """All metrics that the rule uses, the judged metric first."""
         return (self.quantity, *(further.quantity for further in self.further))
+
+
+@dataclass(frozen=True)
+class Flag:
+    """Rule that a verdict names because the run does not clear it."""
+
+    rule: str
+    """code of the rule"""
+    state: str = ""
+    """the rule's state in lower case, such as `undecided` or `waived`; empty if the rule fires"""
+    side: Side | Literal[""] = ""
+    """side of the limit on which the estimate is if the rule is undecided, else empty"""
+
+    def __str__(self) -> str:
+        """Return the text of the flag in a label: `D1`, `D3 waived`, or `D3 undecided, below`."""
+        return ", ".join(filter(None, (f"{self.rule} {self.state}".strip(), self.side)))
 
 
 @dataclass(frozen=True)
@@ -170,8 +191,8 @@ class Verdict(NotebookRepr):
     """outcome; the possible values are in order of severity"""
     label: str
     """label on pages, e.g. `FAIL(D1+D3)`"""
-    flags: Many[str] = ()
-    """rules that fired, such as `D1`, and rules with a state, such as `D3 undecided`"""
+    flags: Many[Flag] = ()
+    """rules that fired, such as `D1`, and rules with a state, such as `D3 undecided, below`"""
     base: str = ""
     """the label without its flags; empty if the label has no flags"""
 

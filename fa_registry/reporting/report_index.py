@@ -271,7 +271,7 @@ def _clause(edition: EditionReference, findings: Sequence[Finding], card_metrics
     of_rule = [finding for finding in findings if finding.rule == worst.rule]
     same = [finding for finding in of_rule if (finding.outcome, finding.state) == (worst.outcome, worst.state)]
     share = f" ({len(same)} of {len(of_rule)} seeds)" if len(of_rule) > 1 else ""
-    state_text = f"{worst.state}, {OUTCOME_TEXT[worst.outcome]}" if worst.state else OUTCOME_TEXT[worst.outcome]
+    state_text = f"{worst.state_text}, {OUTCOME_TEXT[worst.outcome]}" if worst.state else OUTCOME_TEXT[worst.outcome]
     gate = "" if worst.gating else ", but does not count for the verdict"
     return (
         f"{describe_edition(edition)}: {worst.rule} {worst.title} {state_text}{gate}, required {worst.required}, "

@@ -359,7 +359,7 @@ def _row(
         rule=first.rule,
         title=first.title,
         outcome=first.outcome,
-        state=first.state,
+        state=first.state_text,
         gating=first.gating,
         required=first.required,
         method=method,

@@ -45,7 +45,9 @@ def test_paper_is_what_the_published_script_covers():
 
 def test_the_variant_of_paper_merges_its_two_cifars():
     variant = load_study("paper", {**CPU, "data": "digits", "scale": "0.02"})
-    assert {spec.dataset for spec in variant.specs} == {"digits"} and {spec.setting.epochs for spec in variant.specs} == {1, 2}
+    assert {spec.dataset for spec in variant.specs} == {"digits"} and {
+        spec.setting.epochs for spec in variant.specs
+    } == {1, 2}
     assert ("main", "cifar100") in variant.labels.values() and len(variant.settings) == 5
 
 
