@@ -34,7 +34,6 @@ from fa_registry.tracking.stores import open_tracker
 Opinion = tuple[EditionReference, RunAudit | Judgement]  # an edition, and what it finds about the run
 ADOPTED = "adopted"  # the alias of a run that was trained elsewhere
 NEEDS_REASON = ("fail", "incomplete")  # missing evidence is never a pass
-SPEAKS_AGAINST = ("fail", "error", "not_applicable")
 SHOWN = 6  # largest number of left-out runs in a message
 
 
@@ -190,7 +189,9 @@ def check_override(run: StoredRun, opinion: Opinion, reason: str | None) -> None
     if reason is not None and not reason.strip():
         raise UsageError("despite (--override-reason): expected a reason, found none")
     if is_needed and reason is None:
-        objections = [one.sentence for one in judged.findings if one.gating and one.outcome in SPEAKS_AGAINST]
+        objections = [
+            one.sentence for one in judged.findings if one.gating and (one.outcome == "fail" or one.is_missing)
+        ]
         advice = 'To promote it nevertheless, give a reason, which is stored with the model: --override-reason "reason"'
         raise PromotionRefused("\n  - ".join([f"{verdict} and is not promoted. {advice}", *objections]))
     if reason is not None and not is_needed:

@@ -122,7 +122,10 @@ def _grouped(
 
 
 def _case(record: RunRecord, controls: tuple[RunRecord, ...], *others: RunRecord | None) -> RunWithControl:
-    """Combine a run with its frozen control, or with None if several controls differ, and with its other controls."""
+    """Combine a run with its controls.
+
+    The frozen control is None if several frozen controls differ. The `others` are the further controls of RunWithControl, in order.
+    """
     if len(controls) > 1:
         return RunWithControl(record, None, controls, *others)
     return RunWithControl(record, next(iter(controls), None), (), *others)

@@ -21,13 +21,18 @@ from fa_registry.protocol.rules import Condition, Rule
 from fa_registry.records import (
     FROZEN_LONG,
     LONGER,
+    NORMALISED,
+    REPLACED,
+    STREAM,
     ControlMargin,
     Finding,
     FurtherLimit,
     GuardReading,
+    Inapplicable,
     Measurements,
     Reading,
     RunRecord,
+    Scalar,
     Side,
     UndecidedCause,
 )
@@ -134,9 +139,10 @@ def first_fire(rule: Rule, record: RunRecord) -> int | None:
     """Return the first epoch at which the rule fires, or None.
 
     Epoch 0 is the initialisation. The result is also None if the rule needs a reference, other seeds, or a metric that is not
-    recorded at every epoch. For an adopted run, the result is None because only the end of its training was measured.
+    recorded at every epoch. For an adopted run, the result is None because only the end of its training was measured. It is also
+    None if the rule does not apply to the run.
     """
-    if not _by_epoch(rule) or record.spec.weights:
+    if not _by_epoch(rule) or record.spec.weights or inapplicable(rule, record.measurements.conventions.get(STREAM)):
         return None
     leading, *further = (
         record.trajectory.get(trajectory(condition.quantity, condition.take)) for condition in rule.conditions
@@ -148,6 +154,11 @@ def first_fire(rule: Rule, record: RunRecord) -> int | None:
         if decide(rule, readings).fires:
             return epoch
     return None
+
+
+def inapplicable(rule: Rule, stream: Scalar | None) -> Inapplicable | Literal[""]:
+    """Return why a rule does not apply to a network with this kind of stream, or an empty string."""
+    return "no residual stream" if rule.needs_stream and stream == REPLACED else ""
 
 
 def fires_now(rule: Rule, measurements: Measurements) -> bool | None:
@@ -244,6 +255,10 @@ def judge_limit(rule: Rule, case: RunWithControl, group: SeedGroup) -> Finding:
     observed, site = take(rule.quantity, rule.take, case.record.measurements)
     if case.control and rule.reference:
         return skipped_control(rule, case, observed, site=site)
+    stream = case.record.measurements.conventions.get(STREAM)
+    if reason := inapplicable(rule, stream):
+        absent = Reading(None, f"{reason}: the blocks replace the state, so no stream can grow")
+        return finding(rule, case, "not_applicable", absent, absent.reason, inapplicable=reason)
     reference = case.reference(rule.reference) if rule.reference else None
     readings = evaluate_rule(rule, case.record.measurements)
     decision = decide(rule, readings, reference.reading if reference else None)
@@ -256,6 +271,8 @@ def judge_limit(rule: Rule, case: RunWithControl, group: SeedGroup) -> Finding:
             text = "; ".join([f"{text}: {state}", *doubts])
     elif reference and observed.value is not None:
         outcome = rule.without_reference
+    if outcome == "pass" and rule.needs_stream and stream == NORMALISED:
+        outcome, state, text = "not_applicable", "", f"{text}, but {HIDDEN_STREAM}"
     facts = {"site": site, "state": state, "crossed": rule.fires if decision.fires else "", "guard": decision.guard}
     if decision.shown:
         condition = rule.conditions[decision.shown]
@@ -267,6 +284,11 @@ def judge_limit(rule: Rule, case: RunWithControl, group: SeedGroup) -> Finding:
             "further": other_limits(rule, decision.shown),
         }
     return finding(rule, case, outcome, observed, text, **facts)
+
+
+HIDDEN_STREAM = (
+    "a norm ends a block and hides how far the stream has grown; name this norm in the attribute `stream` of the block"
+)
 
 
 def _at_most_warned(outcome: str, state: str, stated: bool) -> tuple[str, str]:
@@ -402,13 +424,19 @@ def _left_out(margins: Margins, over_long: Margins | None) -> Iterator[str]:
 
 
 def _is_side_changed(margins: Margins, over_long: Margins, threshold: float) -> bool:
-    """Return whether the margin over frozen_long contradicts the margin over frozen, or does not confirm that it clears."""
+    """Return whether the margin over frozen_long contradicts that over frozen.
+
+    This is also the case if it does not confirm that the margin over frozen clears the limit.
+    """
     side, side_of_long = (_decided_side(one, threshold) for one in (margins, over_long))
     return side_of_long != side if side == "above" else (side, side_of_long) == ("below", "above")
 
 
 def _decided_side(margins: Margins, threshold: float) -> Side | Literal[""]:
-    """Return the side of the limit on which the whole interval is; empty if the interval contains the limit."""
+    """Return the side of the limit on which the whole interval is.
+
+    The side is empty if the interval contains the limit.
+    """
     low, high = margins.interval or (-math.inf, math.inf)
     return "below" if high < threshold else "above" if low >= threshold else ""
 

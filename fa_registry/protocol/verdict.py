@@ -26,7 +26,8 @@ def verdict(record: RunRecord, findings: Sequence[Finding], edition: Edition) ->
 
     - fail: training diverged, all rules of one `fail_if` list fire, or the method does not match its card. In a strict edition,
       a run also fails if any single rule fires.
-    - incomplete: training ended before its last epoch, a finding is missing, or a rule or diagnostic crashed.
+    - incomplete: training ended before its last epoch, a finding is missing, or a rule or diagnostic crashed. A rule that does not
+      apply to the run is not missing.
     - warn: a rule fired, could not be decided, or was waived. A missing finding is never a pass.
 
     If a run's metrics do not match its recorded files, no rule judges the run: the outcome is incomplete, with the label NOT
@@ -39,7 +40,7 @@ def verdict(record: RunRecord, findings: Sequence[Finding], edition: Edition) ->
     fired = {finding.rule for finding in gating if finding.outcome == "fail"}
     fails = any(set(group) <= fired for group in edition.fail_if) or (edition.strict and bool(fired))
     fails = fails or any(map(fails_outright, gating))
-    is_incomplete = any(finding.outcome in ("not_applicable", "error") for finding in gating)
+    is_incomplete = any(finding.is_missing for finding in gating)
     flags = tuple(_flag(finding) for finding in gating if finding.outcome in ("fail", "warn", "waived"))
     labels = {**TEXT, **edition.labels}
     if record.spec.control != "none":

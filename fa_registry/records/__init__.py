@@ -17,6 +17,7 @@ from fa_registry.records.audits import (
     Flag,
     FurtherLimit,
     GuardReading,
+    Inapplicable,
     Judgement,
     OtherRun,
     Replay,

@@ -32,6 +32,7 @@ UndecidedCause = Literal[
     "accuracy at chance",
 ]
 Side = Literal["above", "below"]  # of a limit
+Inapplicable = Literal["no residual stream"]  # why a rule does not apply to a run; nothing is missing then
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,8 @@ class Finding:
     """title of the rule"""
     outcome: Outcome
     """pass (the run clears the rule); warn (noisy or undecided); fail (the rule fires); error (the rule
-    crashed); not_applicable (a metric is missing); skipped (the edition allows this); waived
+    crashed); not_applicable (a metric is missing, or the rule does not apply: see `inapplicable`); skipped (the edition
+    allows this); waived
     """
     quantity: str
     """the metric that the rule judges"""
@@ -147,6 +149,10 @@ class Finding:
     """
     basis: str = ""
     """the assumption on which the interval over seeds is based; empty without an interval"""
+    inapplicable: Inapplicable | Literal[""] = ""
+    """why the rule does not apply to the run; empty if the rule applies. Otherwise the outcome is not_applicable, but the
+    verdict is not incomplete
+    """
     over_frozen_long: ControlMargin | None = None
     """margin over the control `frozen_long`, the frozen control with twice the epochs; null without such a control"""
 
@@ -155,6 +161,11 @@ class Finding:
 
     def __str__(self) -> str:
         return f"{self.rule}: {self.outcome.replace('_', ' ')}: {self.sentence}"
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether the rule applies to the run, but could not be judged."""
+        return self.outcome == "error" or (self.outcome == "not_applicable" and not self.inapplicable)
 
     @property
     def state_text(self) -> str:

@@ -280,7 +280,7 @@ def _state_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
         yield claim("failed", "The run broke off, so no claim about this run is allowed", failed)
     if incomplete:
         findings = (finding for run in incomplete for finding in run.findings if finding.gating)
-        missing = (finding.sentence for finding in findings if finding.outcome in ("not_applicable", "error"))
+        missing = (finding.sentence for finding in findings if finding.is_missing)
         missing_text = "; ".join(dict.fromkeys(missing))
         text = f"The protocol could not be completed ({missing_text or 'a rule was not judged'})"
         yield claim("incomplete", text, incomplete)

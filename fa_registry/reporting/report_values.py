@@ -78,7 +78,10 @@ class Values:
         return Number(reading, headline.kind, (run.frozen_run_id,))
 
     def frozen_scale(self, runs: Iterable[RunAudit]) -> Estimate:
-        """Return how far the blocks of the frozen controls change the length of the stream: ‖h_L‖/‖h_0‖, mean over seeds."""
+        """Return how far frozen blocks change the length of the stream.
+
+        This is ‖h_L‖/‖h_0‖ of the frozen controls, as a mean over seeds.
+        """
         metric = metric_named("growth")
         controls = [(run.record.spec.seed, self.runs.get(run.frozen_run_id)) for run in runs]
         return seed_estimate(
@@ -263,7 +266,12 @@ def control_text(rows: Sequence[ControlRow]) -> str:
     return "; ".join(parts)
 
 
-SEVERITY = ("error", "fail", "warn", "not_applicable", "skipped", "waived", "pass")
+SEVERITY = ("error", "fail", "warn", "not_applicable", "skipped", "waived", "inapplicable", "pass")
+
+
+def shown_outcome(finding: Finding) -> str:
+    """Return the outcome that pages show; it is `inapplicable` for a rule that does not apply."""
+    return "inapplicable" if finding.inapplicable else finding.outcome
 
 
 def finding_rows(runs: Iterable[RunAudit], method: str, setting: str, card_metrics: Known) -> tuple[FindingRow, ...]:
@@ -358,7 +366,7 @@ def _row(
     return FindingRow(
         rule=first.rule,
         title=first.title,
-        outcome=first.outcome,
+        outcome=shown_outcome(first),
         state=first.state_text,
         gating=first.gating,
         required=first.required,

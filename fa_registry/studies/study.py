@@ -232,7 +232,7 @@ def _of_variant(fields: dict[str, Any], variant: StudyVariant) -> dict[str, Any]
 
 
 def controls_of(spec: RunSpec, controls: tuple[str, ...]) -> Iterator[RunSpec]:
-    """Yield the specifications of the controls (frozen, frozen_long, shallow, ladder) of a trained specification.
+    """Yield the specifications of the controls of a trained specification.
 
     The ladder controls train the same method. All other controls train backpropagation without a penalty.
 

@@ -11,7 +11,7 @@ from fa_registry.metrics import label_of
 from fa_registry.protocol.engine import judge, judge_all
 from fa_registry.protocol.rule_evaluation import decide, first_fire, required
 from fa_registry.protocol.rules import load_edition
-from fa_registry.records import FurtherLimit, Integrity, Reading
+from fa_registry.records import NORMALISED, REPLACED, RESIDUAL, STREAM, FurtherLimit, Integrity, Reading
 from tests.builders import BEST_P, TEST_SET, answered, frozen, measurements, over_seeds, reading, record, series
 
 EDITION = load_edition("2026-12")
@@ -180,6 +180,38 @@ def test_a_control_that_is_worse_than_no_blocks_decides_nothing(shallow, undecid
     assert (finding.state, finding.undecided) == ("UNDECIDED" if undecided else "CLEARS", undecided)
     changed = [dataclasses.replace(run, integrity=Integrity("mismatch")) for run in without_blocks]
     assert judge_all([*runs, *changed], EDITION)[0].findings[2].state == "CLEARS"
+
+
+@pytest.mark.parametrize("growth", [2.0, 60.0])
+@pytest.mark.parametrize(
+    ("stream", "small", "large", "inapplicable"),
+    [
+        (RESIDUAL, "pass", "fail", ""),
+        (None, "pass", "fail", ""),  # not recorded, as in a user's own loop
+        (REPLACED, "not_applicable", "not_applicable", "no residual stream"),
+        (NORMALISED, "not_applicable", "fail", ""),  # a norm hides small and large growth alike
+    ],
+)
+def test_d1_is_about_a_stream(growth, stream, small, large, inapplicable):
+    runs = over_seeds(dict(enumerate(HALF)), dict.fromkeys(range(3), 0.3))
+    runs = [with_stream(run, stream, growth if run.spec.control == "none" else 2.0) for run in runs]
+    judged = judge_all(runs, EDITION)[0]
+    finding = judged.findings[0]
+    assert finding.outcome == (small if growth == 2.0 else large)
+    assert (finding.inapplicable, finding.observed.value is None) == (inapplicable, bool(inapplicable))
+    expected = {"pass": "PASS", "fail": "WARN(D1)", "not_applicable": "PASS" if inapplicable else "INCOMPLETE"}
+    assert judged.verdict.label == expected[finding.outcome]
+    published = judge_all(runs, load_edition("2026-05"))[0].findings[0]
+    assert published.outcome == ("pass" if growth == 2.0 else "fail")
+
+
+def with_stream(run, stream, growth):
+    measured = measurements(growth=growth, accuracy=run.measurements.scalars["accuracy"].value)
+    conventions = {**run.measurements.conventions, STREAM: stream}
+    conventions = {name: value for name, value in conventions.items() if value is not None}
+    measured = dataclasses.replace(measured, conventions=conventions, answers=run.measurements.answers)
+    trajectory = {"growth_max": series(1.0, growth)}
+    return dataclasses.replace(run, measurements=measured, trajectory=trajectory)
 
 
 LONG = "depends on the length of training"
