@@ -18,7 +18,7 @@ from fa_registry.protocol.evidence_rules import control_doubt, not_counted
 from fa_registry.protocol.grouping import is_repetition, one_a_seed
 from fa_registry.protocol.multiplicity import Family
 from fa_registry.protocol.verdict import is_intact
-from fa_registry.records import FROZEN_LONG, Reading, RunRecord, SampleScores
+from fa_registry.records import BIGRAM, FROZEN_LONG, Reading, RunRecord, SampleScores
 from fa_registry.records.configurations import differing_settings
 from fa_registry.statistics import (
     CONFIDENCE,
@@ -471,6 +471,12 @@ def common_chance(records: Iterable[RunRecord]) -> float:
     """Return the main metric of a model that guesses, or NaN if it is unknown or not unique."""
     chance = _only({chance_of(record) for record in records})
     return math.nan if chance is None else chance
+
+
+def common_bigram(records: Iterable[RunRecord]) -> float:
+    """Return the bigram entropy of the training text, or NaN if it is unknown or not unique."""
+    entropy = _only({record.measurements.conventions.get(BIGRAM) for record in records})
+    return math.nan if entropy is None else entropy
 
 
 def whole(count: float) -> bool:

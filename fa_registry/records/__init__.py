@@ -54,6 +54,7 @@ from fa_registry.records.reproduction import (
     Reproduction,
 )
 from fa_registry.records.runs import (
+    BIGRAM,
     CHANCE,
     CHECK_OUTCOMES,
     CLASSES,

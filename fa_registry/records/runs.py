@@ -211,6 +211,9 @@ REPETITIONS = "repetitions"
 # Names of conventions: the number of classes; the main metric of a model that ignores its inputs; the number of test samples
 # that are also training samples; and whether the states form a residual stream.
 CLASSES, CHANCE, SHARED_SAMPLES, STREAM = "classes", "chance", "test_samples_in_train", "stream"
+BIGRAM = (
+    "bigram_loss"  # convention of token runs: entropy of a token given the one before it, nats, in the training text
+)
 # Values of STREAM: blocks add to a stream; blocks replace the state; or a norm sets the length of the state after each block.
 RESIDUAL, REPLACED, NORMALISED = "residual", "replaced", "normalised"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -23,6 +24,7 @@ from fa_registry.metrics import (
 )
 from fa_registry.protocol.credit import RANK, carried_text
 from fa_registry.protocol.evidence_rules import TITLES
+from fa_registry.protocol.paired_runs import common_bigram, common_chance
 from fa_registry.protocol.replay_summary import as_logged
 from fa_registry.records import RESIDUAL, STREAM, AuditReport, Finding, Reading, RunAudit, RunRecord
 from fa_registry.reporting.text.filters import KINDS, compact
@@ -31,6 +33,7 @@ from fa_registry.reporting.view_models import (
     Estimate,
     FindingRow,
     Number,
+    Row,
     SeedRow,
     SeedStatement,
     SeedValue,
@@ -155,6 +158,20 @@ class Values:
 def scalar_metric(record: RunRecord, name: str) -> Reading:
     """Return a metric with one number per run, or N/A if the run did not measure it."""
     return record.measurements.scalars.get(name, Reading(None, f"{name} was not measured"))
+
+
+def text_entropies(runs: Sequence[RunAudit]) -> tuple[Row[Number], ...]:
+    """Return the unigram and the bigram entropy of the training text.
+
+    The result is empty if the runs predict no tokens, or were trained on different texts.
+    """
+    records = [run.record for run in runs]
+    bigram, kind = common_bigram(records), headline_of(records[0].measurements).kind
+    if math.isnan(bigram):
+        return ()
+    entropies = (("unigram entropy of the training text (chance)", common_chance(records)), ("bigram entropy", bigram))
+    run_ids = tuple(record.run_id for record in records)
+    return tuple(Row(name, (Number(Reading.of(value), kind, run_ids),)) for name, value in entropies)
 
 
 def stream_scale(control: RunRecord | None) -> Reading:
