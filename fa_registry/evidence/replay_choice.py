@@ -25,7 +25,7 @@ from fa_registry.protocol.grouping import one_a_seed
 from fa_registry.protocol.integrity import ONLY_IN_TRAINING, compare, difference_text
 from fa_registry.protocol.replay_summary import WHOLE
 from fa_registry.protocol.verdict import is_intact
-from fa_registry.records import FROZEN_LONG, Check, Measurements, Reading, Replay, ReplayedRun, RunRecord, RunSpec
+from fa_registry.records import Check, Measurements, Reading, Replay, ReplayedRun, RunRecord, RunSpec
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.reader import read_provenance, read_spec
@@ -127,7 +127,7 @@ def _drawn(counted: Mapping[str, RunSpec], nonce: str, already: Set[str] = froze
     first: dict[str, str] = {}
     for run_id in sorted(counted, key=lambda run_id: (run_id not in already, ranked(nonce, run_id))):
         first.setdefault(counted[run_id].seeds, run_id)
-    frozen = (run_id for run_id, spec in counted.items() if spec.control in ("frozen", FROZEN_LONG))
+    frozen = (run_id for run_id, spec in counted.items() if spec.control == "frozen")
     return frozenset(first.values()).union(frozen) - already
 
 
