@@ -148,5 +148,7 @@ def test_no_hook_remains_after_a_measurement(batch):
 def test_a_name_that_no_module_has_is_refused(batch):
     with pytest.raises(InvalidFields, match="stream: expected the name of a module of the site layers.0, found 'nrom'"):
         adapted(stream="nrom")
-    with pytest.raises(InvalidFields, match="stream: expected a module of the block PostNorm, found 'nrom'; known: norm"):
+    with pytest.raises(
+        InvalidFields, match="stream: expected a module of the block PostNorm, found 'nrom'; known: norm"
+    ):
         observe(network("nrom"), *batch)

@@ -17,7 +17,7 @@ from fa_registry.training.specs import parse_spec, setting_label
 from tests.studies.tiny import TINY, study_file
 
 
-def test_digits_is_fifteen_runs_with_a_frozen_control_for_every_seed():
+def test_digits_is_four_methods_and_three_controls_for_every_seed():
     study = load_study("digits")
     labels = [spec.method_label for spec in study.specs]
     assert {label: labels.count(label) for label in labels} == {
@@ -26,8 +26,10 @@ def test_digits_is_fifteen_runs_with_a_frozen_control_for_every_seed():
         "dfa": 3,
         "dfa+pen λ=0.01": 3,
         "frozen": 3,
+        "frozen_long": 3,
+        "shallow": 3,
     }
-    assert len({spec.identity for spec in study.specs}) == 15
+    assert len({spec.identity for spec in study.specs}) == 21
     assert {spec.seed for spec in study.specs} == {42, 123, 456}
     assert len({spec.setting.identity for spec in study.specs}) == 1
 
