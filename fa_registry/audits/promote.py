@@ -19,7 +19,7 @@ from fa_registry.evidence.duplicate_weights import compared
 from fa_registry.evidence.remeasure import remeasure_run
 from fa_registry.protocol.builtin_editions import DIGEST, FOREIGN, SHIPPED, describe_edition, provenance_of
 from fa_registry.protocol.rules import load_edition
-from fa_registry.records import AuditReport, EditionReference, Judgement, RunAudit, RunRecord, RunSpec
+from fa_registry.records import FROZEN_LONG, AuditReport, EditionReference, Judgement, RunAudit, RunRecord, RunSpec
 from fa_registry.reporting.results import Result
 from fa_registry.studies.editions import signature
 from fa_registry.studies.options import StoreLocation
@@ -143,7 +143,9 @@ def check_audit(tracker: Tracker, run: StoredRun, report: AuditReport, spec: Run
     judged = tuple(other for other in report.runs if other.record.spec.setting.identity == spec.setting.identity)
     stored = [tracker.get(other.record.run_id) for other in judged]
     left_out = add_unaudited_runs(tracker, replace(report, runs=judged), stored).left_out
-    if missing := [other for other in left_out if other.spec.seeds == spec.seeds or other.spec.control == "frozen"]:
+    if missing := [
+        other for other in left_out if other.spec.seeds == spec.seeds or other.spec.control in ("frozen", FROZEN_LONG)
+    ]:
         labels = [f"seed {other.spec.seed} of {other.spec.method_label} (run {other.run_id})" for other in missing]
         raise UsageError(
             f"run {run.run_id} ({run.name}): audit {run.tags[schema.TAG_REPORT]} did not judge all complete runs of the same "

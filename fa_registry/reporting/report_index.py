@@ -17,6 +17,7 @@ from fa_registry.protocol.near_settings import Differing, NearSettings
 from fa_registry.protocol.replay_summary import proof
 from fa_registry.protocol.verdict import combine_verdicts
 from fa_registry.records import (
+    FROZEN_LONG,
     AuditReport,
     EditionReference,
     Exclusion,
@@ -175,7 +176,7 @@ class Sources:
             other
             for other in self.report.left_out
             if other.spec.seeds == spec.seeds
-            or (other.spec.control == "frozen" and other.spec.setting.identity == spec.setting.identity)
+            or (other.spec.control in ("frozen", FROZEN_LONG) and other.spec.setting.identity == spec.setting.identity)
         )
 
     def excluded(self, group: Group) -> tuple[Exclusion, ...]:
