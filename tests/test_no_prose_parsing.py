@@ -25,7 +25,7 @@ IDENTIFIERS = {
     *("method", "architecture", "dataset", "control", "where", "site"),  # names in a specification or a reference file
     *("optimizer", "schedule", "credit_norm", "precision", "device_class"),  # settings with a few values
     *("outcome", "state", "status", "kind", "crossed", "average"),  # values of a declared list
-    *("fired", "clear", "flags", "labels", "left_out"),  # words that an edition declares, and codes of rules
+    *("fired", "clear", "labels", "left_out"),  # words that an edition declares, and codes of rules
     *("digest", "digests", "weights", "asked", "also"),  # digests, and arguments or files that a user gave
     *("date", "expiry"),  # dates
     "describe",  # a template of str.format

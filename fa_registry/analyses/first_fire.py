@@ -22,9 +22,9 @@ from fa_registry.analyses.base import (
 from fa_registry.protocol.edition_schema import CREDIT, LIMIT, SEEDS
 from fa_registry.protocol.reductions import trajectory
 from fa_registry.protocol.replay_summary import series_label
-from fa_registry.protocol.rule_evaluation import NOT_FOLLOWED, decide, first_fire
+from fa_registry.protocol.rule_evaluation import NOT_FOLLOWED, decide, first_fire, inapplicable
 from fa_registry.protocol.rules import Edition, Rule
-from fa_registry.records import AuditReport, Reading, RunAudit
+from fa_registry.records import STREAM, AuditReport, Reading, RunAudit
 
 RULE = AnalysisColumn("rule", "code of a rule of the edition")
 AT_THE_END = {
@@ -122,6 +122,8 @@ def fire(rule: Rule, run: RunAudit) -> Fire:
         comparison = AT_THE_END.get(rule.judge, "the rule compares the run with other results")
         reason = f"{comparison}; this comparison is made only at the end of training"
         return Fire(run, Reading(None, reason), "unknown")
+    if reason := inapplicable(rule, run.record.measurements.conventions.get(STREAM)):
+        return Fire(run, Reading(None, f"the rule does not apply: {reason}"), "unknown")
     lines = [run.record.trajectory.get(trajectory(condition.quantity, condition.take)) for condition in rule.conditions]
     if not lines[0]:
         return Fire(run, Reading(None, f"{rule.quantity} was not recorded at each epoch"), "unknown")

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from fa_registry.architectures._stream import norm_name
 from fa_registry.errors import InvalidFields, UsageError
 from fa_registry.tasks._user_loss import Loss, loss_problem
 
@@ -54,6 +55,7 @@ class AdaptedNetwork(nn.Module):
         reads: Functions that convert inputs and outputs.
         gradient: Source of the reference gradient, "backward" or "forward".
         loss: Loss of the model, as for `adapt`; an empty string if none was named.
+        stream: Name of the norm at the end of each site, as for `adapt`.
     """
 
     def __init__(
@@ -65,9 +67,11 @@ class AdaptedNetwork(nn.Module):
         reads: ModelIO | None = None,
         gradient: str = "backward",
         loss: Loss = "",
+        stream: str = "",
     ):
         super().__init__()
         self.model = model
+        self.stream = stream
         self.sites = tuple(sites)
         self.skip = skip or "none"
         self.is_skip_open = not skip
@@ -107,6 +111,13 @@ class AdaptedNetwork(nn.Module):
             self._check(flow, states)
             flow.check_in_place()
         return logits, states, [flow.entry, *(flow.roots[name] for name in self.sites)]
+
+    def site_calls(self) -> Iterator[tuple[int, nn.Module, int, str]]:
+        """Yield tuples (site, module, number of its call, name of its norm); see `_stream.SiteCalls`."""
+        for site, name in enumerate(self.sites, start=1):
+            path, call = path_and_call(name)
+            module = self.model.get_submodule(path)
+            yield site, module, call or 1, self.stream or norm_name(module)
 
     def _resolve(self, flow: _Flow) -> None:
         """Set the skip to "outside" if the first pass shows residual branches."""
@@ -433,6 +444,7 @@ def adapt(
     *,
     gradient: str = "backward",
     loss: Loss = "",
+    stream: str = "",
 ) -> AdaptedNetwork:
     """Return the model as a network that can be observed at the modules in `sites`.
 
@@ -460,6 +472,9 @@ def adapt(
             probability, for outputs that are probabilities or log-probabilities. Targets are class numbers (N,), which mean
             one-hot rows of 0 and 1 for "bce" and "mse", or values in the shape of the outputs. Without a loss, the outputs
             are logits with the cross entropy, and outputs that cannot be logits are refused.
+        stream: Name of the norm that ends each site, such as "norm2" in a post-LN encoder layer. ‖h‖ and its growth are then those
+            of the norm's input, because the norm hides how far the stream has grown. The default is the attribute `stream` of
+            the site's module, if the module has one.
 
     Raises:
         InvalidFields: If a name or value is wrong. The message lists all wrong values.
@@ -479,9 +494,11 @@ def adapt(
     skip = skip or ("" if sites else "outside")
     problems = _wrong_arguments(names, readout, skip, gradient, modules, reads)
     problems += [f"loss: {problem}"] if (problem := loss_problem(loss)) else []
+    problems += [f"stream: {problem}" for problem in _wrong_streams(stream, names, modules)]
     if problems:
         raise InvalidFields("adapt", problems)
-    return AdaptedNetwork(model, names, skip, readout or _default_readout(modules), ModelIO(**reads), gradient, loss)
+    model_io = ModelIO(**reads)
+    return AdaptedNetwork(model, names, skip, readout or _default_readout(modules), model_io, gradient, loss, stream)
 
 
 def _wrong_arguments(
@@ -513,6 +530,14 @@ def _wrong_arguments(
         if function is not None and not callable(function)
     ]
     return problems
+
+
+def _wrong_streams(stream: str, names: Sequence[str], modules: Mapping[str, nn.Module]) -> Iterator[str]:
+    """Yield a sentence for each site that has no module of the name `stream`."""
+    for name in names if stream else ():
+        site = path_and_call(name)[0]
+        if site in modules and f"{site}.{stream}" not in modules:
+            yield f"expected the name of a module of the site {site}, found {stream!r}"
 
 
 def _inside(name: str, wrappers: Sequence[str]) -> str:

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from fa_registry.architectures._card import TOKENS, VALUES, ArchitectureCard  # noqa: F401 - names of this module
-from fa_registry.network_mode import eval_mode
-from fa_registry.records import NORMALISED, REPLACED, RESIDUAL, Scalar
+from fa_registry.architectures._stream import norm_name, recorded_streams, stream_of  # noqa: F401 - names of this module
+from fa_registry.records import Scalar
 from fa_registry.tasks import Task
 from fa_registry.token_axes import broadcast_over_positions
 
@@ -100,6 +100,11 @@ class Network(nn.Module):
             states.append(self.step(states[-1], block(states[-1])))
         return states
 
+    def site_calls(self) -> Iterator[tuple[int, nn.Module, int, str]]:
+        """Yield tuples (site l, block l, 1, name of the norm that ends the block); see `_stream.SiteCalls`."""
+        for site, block in enumerate(self.blocks, start=1):
+            yield site, block, 1, norm_name(block)
+
     def logits_from(self, site: int, state: Tensor) -> Tensor:
         """Return the logits (batch, classes) that follow from the state at one site.
 
@@ -130,35 +135,6 @@ def part_of(name: str) -> str:
     if first == "blocks":
         return ".".join([first, *rest[:1]])
     return "readout" if first in READOUT else "embed"
-
-
-def stream_of(network: nn.Module, inputs: Tensor) -> str:
-    """Return the kind of stream of a network: RESIDUAL, REPLACED or NORMALISED.
-
-    The stream is NORMALISED if a state after a block is the output of a normalisation, as in a post-LN block. The norm of such a
-    state does not show the scale of the stream.
-
-    Args:
-        network: a network whose forward pass can return the states.
-        inputs: a small batch (N, …).
-    """
-    if not getattr(network, "residual", False):
-        return REPLACED
-    norms = [module for module in network.modules() if "norm" in type(module).__name__.lower()]
-    outputs: list[Tensor] = []
-    hooks = [norm.register_forward_hook(lambda *call: outputs.append(call[2])) for norm in norms]
-    try:
-        with torch.no_grad(), eval_mode(network):
-            _, states, *_ = network(inputs, return_hidden=True)
-    finally:
-        for hook in hooks:
-            hook.remove()
-    moved = [state for before, state in zip(states, states[1:], strict=False) if not _is_close(before, state)]
-    return NORMALISED if any(_is_close(state, output) for state in moved for output in outputs) else RESIDUAL
-
-
-def _is_close(first: Tensor, second: Tensor) -> bool:
-    return first.shape == second.shape and torch.allclose(first, second, rtol=1e-4, atol=1e-4)
 
 
 class Noisy(nn.Module):

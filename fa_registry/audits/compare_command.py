@@ -15,7 +15,7 @@ from fa_registry.audits.selection import Selection, select_runs
 from fa_registry.errors import IntegrityError, InvalidFields, NothingSelected, UsageError, unknown_name_text
 from fa_registry.evidence.options import RemeasureOptions
 from fa_registry.protocol.grouping import Group, groups
-from fa_registry.records import AuditReport, Exclusion, RunAudit
+from fa_registry.records import FROZEN_LONG, AuditReport, Exclusion, RunAudit
 from fa_registry.reporting.labels import group_label
 from fa_registry.reporting.notebook import COMPARISON
 from fa_registry.reporting.pages.comparison import CompareContext, compare_context
@@ -221,14 +221,14 @@ def _concerns(excluded: Exclusion, compared: Sequence[Operand]) -> bool:
 
 
 SHOWN = 8  # characters of a run's id in its label
-FROZEN = "frozen"
+CONTROLS = ("frozen", FROZEN_LONG, "shallow", "bp ladder 1")  # labels of the controls on which a verdict may depend
 
 
 def needed(compared: Sequence[Operand], pool: Sequence[StoredRun]) -> list[StoredRun]:
-    """Return the runs of the operands, other seeds of the same methods, and their frozen controls."""
+    """Return the runs of the operands, other seeds of the same methods, and their controls."""
     # other seeds are needed because a rule may use the mean over seeds
     labels_and_settings = {
-        (label, _setting(run)) for operand in compared for run in operand.runs for label in (operand.label, FROZEN)
+        (label, _setting(run)) for operand in compared for run in operand.runs for label in (operand.label, *CONTROLS)
     }
     return [run for run in pool if (run.tags.get(schema.TAG_METHOD, ""), _setting(run)) in labels_and_settings]
 

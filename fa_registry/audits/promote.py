@@ -19,7 +19,7 @@ from fa_registry.evidence.duplicate_weights import compared
 from fa_registry.evidence.remeasure import remeasure_run
 from fa_registry.protocol.builtin_editions import DIGEST, FOREIGN, SHIPPED, describe_edition, provenance_of
 from fa_registry.protocol.rules import load_edition
-from fa_registry.records import AuditReport, EditionReference, Judgement, RunAudit, RunRecord, RunSpec
+from fa_registry.records import FROZEN_LONG, AuditReport, EditionReference, Judgement, RunAudit, RunRecord, RunSpec
 from fa_registry.reporting.results import Result
 from fa_registry.studies.editions import signature
 from fa_registry.studies.options import StoreLocation
@@ -34,7 +34,6 @@ from fa_registry.tracking.stores import open_tracker
 Opinion = tuple[EditionReference, RunAudit | Judgement]  # an edition, and what it finds about the run
 ADOPTED = "adopted"  # the alias of a run that was trained elsewhere
 NEEDS_REASON = ("fail", "incomplete")  # missing evidence is never a pass
-SPEAKS_AGAINST = ("fail", "error", "not_applicable")
 SHOWN = 6  # largest number of left-out runs in a message
 
 
@@ -146,7 +145,9 @@ def check_audit(tracker: Tracker, run: StoredRun, report: AuditReport, spec: Run
     judged = tuple(other for other in report.runs if other.record.spec.setting.identity == spec.setting.identity)
     stored = [tracker.get(other.record.run_id) for other in judged]
     left_out = add_unaudited_runs(tracker, replace(report, runs=judged), stored).left_out
-    if missing := [other for other in left_out if other.spec.seeds == spec.seeds or other.spec.control == "frozen"]:
+    if missing := [
+        other for other in left_out if other.spec.seeds == spec.seeds or other.spec.control in ("frozen", FROZEN_LONG)
+    ]:
         labels = [f"seed {other.spec.seed} of {other.spec.method_label} (run {other.run_id})" for other in missing]
         raise UsageError(
             f"run {run.run_id} ({run.name}): audit {run.tags[schema.TAG_REPORT]} did not judge all complete runs of the same "
@@ -194,7 +195,9 @@ def check_override(run: StoredRun, opinion: Opinion, reason: str | None) -> None
     if reason is not None and not reason.strip():
         raise UsageError("despite (--override-reason): expected a reason, found none")
     if is_needed and reason is None:
-        objections = [one.sentence for one in judged.findings if one.gating and one.outcome in SPEAKS_AGAINST]
+        objections = [
+            one.sentence for one in judged.findings if one.gating and (one.outcome == "fail" or one.is_missing)
+        ]
         advice = 'To promote it nevertheless, give a reason, which is stored with the model: --override-reason "reason"'
         raise PromotionRefused("\n  - ".join([f"{verdict} and is not promoted. {advice}", *objections]))
     if reason is not None and not is_needed:

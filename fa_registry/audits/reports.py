@@ -116,7 +116,7 @@ def newest_report(tracker: Tracker, source: AuditSource) -> tuple[StoredRun, Aud
 def _is_asked_for(report: AuditReport, source: AuditSource) -> bool:
     """Return whether the judged runs have the epochs and exactly the seeds of the source."""
     specs = [run.record.spec for run in report.runs]
-    has_epochs = not source.epochs or {spec.epochs for spec in specs} == {int(source.epochs)}
+    has_epochs = not source.epochs or {spec.setting.epochs for spec in specs} == {int(source.epochs)}
     return has_epochs and (not source.seeds or {spec.seed for spec in specs} == set(map(int, source.seeds)))
 
 
@@ -127,7 +127,7 @@ def _audited(study: str, reports: Sequence[AuditReport]) -> str:
     seeds: dict[tuple[int, tuple[int, ...]], None] = {}
     for report in reports:
         specs = [run.record.spec for run in report.runs]
-        for epochs in {spec.epochs for spec in specs}:
+        for epochs in {spec.setting.epochs for spec in specs}:
             seeds[epochs, tuple(sorted({spec.seed for spec in specs}))] = None
     return advice_text(study, "audits", [TrainedOptions(*values) for values in seeds])
 

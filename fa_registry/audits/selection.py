@@ -20,6 +20,7 @@ from fa_registry.protocol.integrity import with_checks
 from fa_registry.protocol.near_settings import NEAR, NearSettings
 from fa_registry.protocol.paired_runs import COUNTED
 from fa_registry.records import AuditReport, Exclusion, Measurements, OtherRun, RunRecord, RunSpec, SelectionSummary
+from fa_registry.reporting.labels import frozen_long_of
 from fa_registry.studies.options import RunSelector
 from fa_registry.studies.study import Study
 from fa_registry.tracking import schema
@@ -319,12 +320,12 @@ Candidate = tuple[StoredRun, RunSpec | None]  # a run that may have a judged set
 def add_unaudited_runs(tracker: Tracker, report: AuditReport, judged: Sequence[StoredRun]) -> AuditReport:
     """Return the report with a list of runs in the store that the audit did not judge.
 
-    The list contains all runs of the judged groups, and runs whose settings differ from a judged setting by at most 1 % in some
-    numbers. The runs `judged` were selected for the audit.
+    The list contains all runs of the judged groups, the controls frozen_long of the judged methods, and runs whose settings differ
+    from a judged setting by at most 1 % in some numbers. The runs `judged` were selected for the audit.
     """
     choice = report.choice or SelectionSummary("")
     listed_ids = {run.record.run_id for run in report.runs} | {excluded.run_id for excluded in report.excluded}
-    found_runs = _candidates(tracker, [run.record.spec for run in report.runs], listed_ids)
+    found_runs = _candidates(tracker, _comparable_specs(report), listed_ids)
     candidates = [(run, read_artifact(tracker, run, schema.SPEC, RunSpec)) for run in found_runs]
     unaudited = tuple(_unaudited(tracker, report, judged, candidates))
     left_out = tuple(run.run_id for run in left_out_runs((run.record.spec for run in report.runs), unaudited))
@@ -332,6 +333,16 @@ def add_unaudited_runs(tracker: Tracker, report: AuditReport, judged: Sequence[S
         choice, unaudited=unaudited, left_out=left_out, beside=tuple(_neighbour(tracker, report, candidates))
     )
     return replace(report, choice=choice)
+
+
+def _comparable_specs(report: AuditReport) -> list[RunSpec]:
+    """Return the judged specifications, and those of the controls frozen_long of the judged methods.
+
+    A verdict may depend on such a control, so a selection without it could change the verdict.
+    """
+    specs = [run.record.spec for run in report.runs]
+    longer = {spec.setting.identity: frozen_long_of(spec) for spec in specs if spec.control == "none"}
+    return [*specs, *longer.values()]
 
 
 def _neighbour(tracker: Tracker, report: AuditReport, candidates: Sequence[Candidate]) -> Iterator[OtherRun]:
@@ -374,7 +385,7 @@ def _others(report: AuditReport, candidates: Sequence[Candidate]) -> Iterator[tu
 
     The specification comes from spec.json or, if this file is missing, from the parameters in the store.
     """
-    specs = [run.record.spec for run in report.runs]
+    specs = _comparable_specs(report)
     groups = {spec.seeds for spec in specs}
     by_params = {_shared(schema.params(spec)): spec for spec in specs}
     for run, stored_spec in candidates:
@@ -388,7 +399,7 @@ def _others(report: AuditReport, candidates: Sequence[Candidate]) -> Iterator[tu
 
 def _candidates(tracker: Tracker, specs: Iterable[RunSpec], excluded_ids: Collection[str]) -> list[StoredRun]:
     """Return the runs whose parameters or setting tag match a specification, except `excluded_ids`."""
-    settings = {spec.setting.identity: spec for spec in specs}.values()
+    settings = {(spec.setting.identity, spec.epochs): spec for spec in specs}.values()
     runs: dict[str, StoredRun] = {}
     searches: dict[tuple[tuple[str, str], ...], None] = {}  # in order, each once
     for spec in settings:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fa_registry.errors import InvalidFields
+from fa_registry.records import FROZEN_LONG
 from fa_registry.studies.options import RunSelector
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker, newest_first
@@ -92,7 +93,8 @@ def _options(runs: Iterable[StoredRun], study_data: set[str]) -> list[TrainedOpt
     for run in runs:
         seed, epochs = schema.seed_of(run.params), run.params.get(f"{schema.PARAM}epochs", "")
         data = run.params.get(f"{schema.PARAM}dataset", "")
-        if seed is not None and epochs.isdecimal():
+        is_longer = run.params.get(f"{schema.PARAM}control") == FROZEN_LONG  # its epochs are not those of the study
+        if seed is not None and epochs.isdecimal() and not is_longer:
             seeds.setdefault((int(epochs), "" if data in study_data else data), set()).add(seed)
     return [TrainedOptions(epochs, tuple(sorted(found)), data) for (epochs, data), found in seeds.items()]
 

@@ -349,7 +349,7 @@ def _findings(difference: AuditDiff) -> Iterator[list[str]]:
 def _seen(finding: Finding | None) -> str:
     if not finding:
         return NOTHING
-    state = f" {finding.state}" if finding.state else ""
+    state = f" {finding.state_text}" if finding.state else ""
     return f"{finding.outcome}{state}: {finding.quantity} {_number(finding.observed)}"
 
 

@@ -5,15 +5,15 @@ The tensors of these passes are converted to an Observation, which is the input 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from fa_registry.architectures.base import Network
+from fa_registry.architectures.base import Network, recorded_streams
 from fa_registry.diagnostics._forward_gradient import (
     OWN_DRAWS,
     PrecisionWatch,
@@ -51,11 +51,13 @@ class BatchPass:
         logits: (N, C).
         hidden: the states h_0..h_L, each (N, …), with all tokens or pixels.
         gradients: the gradients of the states, in the shapes of the states.
+        streams: site → the state before the norm that ends the block, for blocks that name this norm.
     """
 
     logits: Tensor
     hidden: list[Tensor]
     gradients: list[Tensor]
+    streams: Mapping[int, Tensor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -86,8 +88,11 @@ class ForwardBackward:
         A row is a sample or a position. `credits` is one tensor (N, …) per site, or None. `other_fields` are the fields of the
         Observation that the passes do not provide, such as `no_credits`.
         """
+        hidden, streams = self.single.hidden, self.single.streams
+        before_norms = [streams.get(site, state) for site, state in enumerate(hidden)] if streams else []
         return Observation(
-            hidden=[self.task.state_rows(state, self.labels) for state in self.single.hidden],
+            hidden=[self.task.state_rows(state, self.labels) for state in hidden],
+            stream=[self.task.state_rows(state, self.labels) for state in before_norms],
             gradients=self.rows(self.single.gradients),
             error=self.task.error_rows(self.error, self.labels),
             gradients_double=None if self.double is None else self.rows(self.double.gradients),
@@ -170,9 +175,9 @@ def _forward_pass(
 ) -> ForwardBackward:
     outputs: list[Any] = []
     draws_random = draws_numbers(lambda: outputs.extend(_plain_pass(network, images, precision)))
-    logits, states = outputs
+    _, states, streams = outputs
     try:
-        single = BatchPass(*traced_pass(network, images, labels, states, precision, task))
+        single = BatchPass(*traced_pass(network, images, labels, states, precision, task), streams)
     except TraceError as error:
         return estimated_look(network, images, labels, f"the trace failed: {error}", directions, task)
     double_pass = None
@@ -186,13 +191,15 @@ def _forward_pass(
     return _look(single, double_pass, labels, task, TRACED)
 
 
-def _plain_pass(network: nn.Module, images: Tensor, precision: torch.dtype) -> tuple[Tensor, list[Tensor]]:
+def _plain_pass(
+    network: nn.Module, images: Tensor, precision: torch.dtype
+) -> tuple[Tensor, list[Tensor], Mapping[int, Tensor]]:
     inputs = (as_precision(images, precision).clone(),)
-    with torch.no_grad():
+    with torch.no_grad(), recorded_streams(network) as streams:
         logits, states, *_ = torch.func.functional_call(
             network, cast(network, precision), inputs, {"return_hidden": True}
         )
-    return logits, states
+    return logits, states, streams
 
 
 def estimated_look(
@@ -224,7 +231,7 @@ def estimated_look(
         )
     precision = images.dtype if images.is_floating_point() else weight_dtype(network)
     with eval_mode(network), fixed_draws():
-        logits, states = _plain_pass(network, images, precision)
+        logits, states, streams = _plain_pass(network, images, precision)
     double_states, watch = [state.double() for state in states], PrecisionWatch(torch.float64)
     with eval_mode(network):
         try:
@@ -244,7 +251,7 @@ def estimated_look(
                 f"of a sample does not depend on other samples; found neither. Trace: {reason}. Float64: {problem}"
             )
         gradients, widths = differenced_gradients(losses, double_states, directions(states) if directions else None)
-    single = BatchPass(logits, states, [gradient.to(precision) for gradient in gradients])
+    single = BatchPass(logits, states, [gradient.to(precision) for gradient in gradients], streams)
     return _look(single, None, labels, task, f"{ESTIMATED}: {reason}", widths)
 
 
@@ -311,11 +318,13 @@ def _pass(network: nn.Module, images: Tensor, labels: Tensor, precision: torch.d
         for weight in dict(network.named_parameters()).keys() & tensors.keys():
             if tensors[weight].is_floating_point():
                 tensors[weight].requires_grad_()
-    if isinstance(network, Network):
-        logits, hidden, *_ = torch.func.functional_call(network, tensors, (inputs,), {"return_hidden": True})
-        return _differentiated(logits, hidden, hidden, labels, task)
-    prefixed_tensors = {f"network.{name}": tensor for name, tensor in tensors.items()}
-    return torch.func.functional_call(_Differentiated(network, task), prefixed_tensors, (inputs, labels))
+    with recorded_streams(network) as streams:
+        if isinstance(network, Network):
+            logits, hidden, *_ = torch.func.functional_call(network, tensors, (inputs,), {"return_hidden": True})
+            return replace(_differentiated(logits, hidden, hidden, labels, task), streams=streams)
+        prefixed_tensors = {f"network.{name}": tensor for name, tensor in tensors.items()}
+        batch_pass = torch.func.functional_call(_Differentiated(network, task), prefixed_tensors, (inputs, labels))
+        return replace(batch_pass, streams=streams)
 
 
 class _Differentiated(nn.Module):

@@ -176,6 +176,7 @@ class Observation:
         full_gradients: gradients g_l in the shapes of the states, with all positions; empty if they are not known.
         full_credits: credits c_l, each (N, D_l) or in the shape of the state; empty if there are no credits.
         no_full_gradients: the reason why full_gradients are valid only after a sum over positions, or an empty string.
+        stream: states h_l before the norm that ends block l, L+1 tensors (N, D_l); empty if no block names such a norm.
     """
 
     hidden: Sequence[Tensor]
@@ -194,6 +195,7 @@ class Observation:
     full_gradients: Sequence[Tensor] = ()
     full_credits: Sequence[Tensor] = ()
     no_full_gradients: str = ""
+    stream: Sequence[Tensor] = ()
 
     @property
     def sites(self) -> int:
@@ -209,6 +211,14 @@ class Observation:
     def hidden_norms(self) -> SiteBySample:
         """Norms ‖h_l‖₂ per site and sample, (L+1, N), in the unit of the state."""
         return table(sample_norms(state) for state in self.hidden)
+
+    @cached_property
+    def stream_norms(self) -> SiteBySample:
+        """Norms of the stream per site and sample, (L+1, N).
+
+        The stream is h_l, or its value before the norm that ends block l.
+        """
+        return table(sample_norms(state) for state in self.stream) if self.stream else self.hidden_norms
 
     @cached_property
     def gradient_norms(self) -> SiteBySample:

@@ -42,13 +42,14 @@ class HiddenNorm(Diagnostic):
     def measure(self, observation: Observation) -> Measured:
         """Compute the median over samples of ‖h_l‖, and the growth of this median (protocol.md §1).
 
-        At each site, h_norm is the median, growth is h_norm divided by h_norm at the previous site (from site 1 on), and
-        growth_init is h_norm divided by h_norm at initialisation. The scalar metric h_L is h_norm at site L. The scalar metrics
-        growth_max and growth_init_max are the maxima over sites.
+        At each site, h_norm is the median, growth is h_norm divided by the median norm of the block's input (from site 1 on), and
+        growth_init is h_norm divided by h_norm at initialisation. If a block names the norm that ends it, h_norm is measured before
+        this norm. The scalar metric h_L is h_norm at site L. The scalar metrics growth_max and growth_init_max are the maxima over
+        sites.
         """
-        norms = median_norms(observation.hidden_norms)
+        norms, inputs = median_norms(observation.stream_norms), median_norms(observation.hidden_norms)
         with np.errstate(invalid="ignore"):  # inf / inf is nan, recorded as not finite
-            growth = norms[1:] / np.maximum(norms[:-1], FLOOR)
+            growth = norms[1:] / np.maximum(inputs[:-1], FLOOR)
         no_growth = Reading(None, f"{symbol_of('growth')} starts at site 1")
         if observation.initial_norms is None:
             growth_init_max = Reading(None, observation.no_initial)

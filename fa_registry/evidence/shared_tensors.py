@@ -14,7 +14,7 @@ from torch import Tensor
 from fa_registry import methods
 from fa_registry.architectures.base import part_of
 from fa_registry.errors import RegistryError
-from fa_registry.records import RunRecord, RunSpec
+from fa_registry.records import FROZEN_LONG, RunRecord, RunSpec
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import Tracker
 from fa_registry.training.checkpoint import load_tensors
@@ -137,12 +137,14 @@ def _kin(spec: RunSpec) -> tuple[object, ...]:
 def effective_control(spec: RunSpec) -> str:
     """Return the simplest name of a control that is equivalent to the control of `spec`.
 
-    `ladder_L` trains all L blocks and is equivalent to `none`. `ladder_0` with method bp is equivalent to `frozen`.
+    `ladder_L` trains all L blocks and is equivalent to `none`. `ladder_0` with method bp, and `frozen_long` for its own number of
+    epochs, are equivalent to `frozen`.
     """
     trained = depth(spec.control)
     if trained is not None and trained == spec.architecture_options.get("num_blocks"):
         return "none"
-    return "frozen" if trained == 0 and spec.method == "bp" else spec.control
+    is_frozen = spec.control == FROZEN_LONG or (trained == 0 and spec.method == "bp")
+    return "frozen" if is_frozen else spec.control
 
 
 def _exact_blocks(spec: RunSpec) -> int | None:

@@ -81,6 +81,7 @@ def measured(observation: Observation, scalars: Mapping[str, Reading], objection
     # input of the norm diagnostics, in which the lower median over the samples replaces the norms of the samples
     median = SimpleNamespace(
         hidden_norms=_lower_median(observation.hidden_norms),
+        stream_norms=_lower_median(observation.stream_norms),
         gradient_norms=_lower_median(observation.gradient_norms),
         initial_norms=None,
         no_initial=NO_INITIAL,

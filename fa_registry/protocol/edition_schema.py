@@ -23,9 +23,9 @@ LIMIT, SEEDS, CREDIT = JUDGES = get_args(Judge)
 Label = Literal["pass", "warn", "fail", "incomplete", "diverged", "control"]
 # Judge → fields that the judge does not read. A file must not set these fields.
 UNREAD = {
-    LIMIT: ("chance", "far_seed"),
-    SEEDS: ("either", "also", "guard", "guard_also"),
-    CREDIT: ("also", "guard_also", "reference", "chance", "far_seed"),
+    LIMIT: ("chance", "far_seed", "frozen_long"),
+    SEEDS: ("either", "also", "guard", "guard_also", "needs_stream"),
+    CREDIT: ("also", "guard_also", "reference", "chance", "far_seed", "frozen_long", "needs_stream"),
 }
 # without + , ( ) and . because labels and overrides use these
 Code = Annotated[str, Limits("a letter, then letters, digits, - or _", pattern="^[A-Za-z][A-Za-z0-9_-]*$")]
@@ -118,8 +118,14 @@ class Rule(Checked):
     """a condition that is judged first; if it fires, the finding is a warning with the guard's state"""
     guard_also: Condition | None = None
     """second condition of the guard; the guard fires only if both conditions fire. A condition without a value is ignored"""
+    needs_stream: bool = False
+    """whether the rule needs a residual stream. It does not apply to a network whose blocks replace the state. It cannot pass if a
+    norm that no block names hides the scale of the stream. Only for the judge `limit`"""
     chance: bool = False
     """whether the main metric must also exceed chance, the best value without inputs; only for the judge `seeds_margin`"""
+    frozen_long: bool = False
+    """whether the margin over the control `frozen_long`, if there is one, must agree about the limit; only for the judge
+    `seeds_margin`"""
     far_seed: FarSeed | None = None
     """criterion for an outlier among the seeds, which makes the rule undecided; only for the judge `seeds_margin`"""
 

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from fa_registry.protocol.credit import judge_credit
 from fa_registry.protocol.edition_schema import CREDIT, LIMIT, SEEDS
 from fa_registry.protocol.evidence_rules import evidence, several_controls, superseded
-from fa_registry.protocol.grouping import frozen_controls, seeds_key, shallow_controls
+from fa_registry.protocol.grouping import frozen_controls, newest_controls, seeds_key
 from fa_registry.protocol.last_block import last_block_controls, without_control
 from fa_registry.protocol.multiplicity import Family
 from fa_registry.protocol.paired_runs import RunWithControl, SeedGroup
@@ -21,7 +21,7 @@ from fa_registry.protocol.rule_evaluation import judge_limit, judge_over_seeds
 from fa_registry.protocol.rules import Edition, Rule
 from fa_registry.protocol.verdict import verdict
 from fa_registry.protocol.waivers import waived
-from fa_registry.records import Finding, Judgement, Reading, RunAudit, RunRecord, SecondOpinion, Waiver
+from fa_registry.records import FROZEN_LONG, Finding, Judgement, Reading, RunAudit, RunRecord, SecondOpinion, Waiver
 
 JUDGES: dict[str, Callable[[Rule, RunWithControl, SeedGroup], Finding]] = {
     LIMIT: judge_limit,
@@ -100,11 +100,12 @@ def _grouped(
     records: Sequence[RunRecord], interim_analyses: Mapping[str, int]
 ) -> list[tuple[RunWithControl, SeedGroup]]:
     """Combine each run with its frozen control and its group of seeds, in linear time."""
-    controls, last_blocks, shallow = frozen_controls(records), last_block_controls(records), shallow_controls(records)
+    controls, last_blocks = frozen_controls(records), last_block_controls(records)
+    shallow, frozen_long = (newest_controls(records, name) for name in ("shallow", FROZEN_LONG))
     control_keys = ((record.spec.setting.identity, record.spec.seed) for record in records)
     cases = [
-        _case(record, controls.get(control_key, ()), last_blocks.get(control_key), shallow.get(control_key))
-        for record, control_key in zip(records, control_keys, strict=True)
+        _case(record, controls.get(key, ()), last_blocks.get(key), shallow.get(key), frozen_long.get(key))
+        for record, key in zip(records, control_keys, strict=True)
     ]
     cases_of_group: dict[str, list[RunWithControl]] = {}
     keys = [seeds_key(record.spec) for record in records]
@@ -121,13 +122,14 @@ def _grouped(
     return [(case, groups[key]) for key, case in zip(keys, cases, strict=True)]
 
 
-def _case(
-    record: RunRecord, controls: tuple[RunRecord, ...], last_block: RunRecord | None, shallow: RunRecord | None
-) -> RunWithControl:
-    """Combine a run with its frozen control, or with None if several controls differ."""
+def _case(record: RunRecord, controls: tuple[RunRecord, ...], *others: RunRecord | None) -> RunWithControl:
+    """Combine a run with its controls.
+
+    The frozen control is None if several frozen controls differ. The `others` are the further controls of RunWithControl, in order.
+    """
     if len(controls) > 1:
-        return RunWithControl(record, None, controls, last_block, shallow)
-    return RunWithControl(record, next(iter(controls), None), (), last_block, shallow)
+        return RunWithControl(record, None, controls, *others)
+    return RunWithControl(record, next(iter(controls), None), (), *others)
 
 
 def _audit(case: RunWithControl, group: SeedGroup, edition: Edition, waivers: Sequence[Waiver]) -> RunAudit:

@@ -52,15 +52,15 @@ def frozen_controls(records: Iterable[RunRecord]) -> dict[tuple[str, int], tuple
     return controls
 
 
-def shallow_controls(records: Iterable[RunRecord]) -> dict[tuple[str, int], RunRecord]:
-    """Return a mapping (setting identity, seed) → the newest complete control without blocks.
+def newest_controls(records: Iterable[RunRecord], control: str) -> dict[tuple[str, int], RunRecord]:
+    """Return a mapping (setting identity, seed) → the newest complete control of this name.
 
     A control is excluded if its recomputed metrics differ from its logged metrics.
     """
     return {
         (record.spec.setting.identity, record.spec.seed): record
         for record in records
-        if record.spec.control == "shallow" and record.status == "complete" and is_intact(record)
+        if record.spec.control == control and record.status == "complete" and is_intact(record)
     }
 
 

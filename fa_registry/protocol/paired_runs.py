@@ -14,26 +14,22 @@ from statistics import mean
 
 from fa_registry.metrics import DEFAULT, Headline, headline_of
 from fa_registry.protocol import last_block
+from fa_registry.protocol.answer_intervals import crossed_scores, interval_ends, mean_interval, with_test_set
 from fa_registry.protocol.evidence_rules import control_doubt, not_counted
 from fa_registry.protocol.grouping import is_repetition, one_a_seed
 from fa_registry.protocol.multiplicity import Family
 from fa_registry.protocol.replay_summary import proof_level
 from fa_registry.protocol.verdict import is_intact
-from fa_registry.records import ProofLevel, Reading, RunRecord, SampleScores
+from fa_registry.records import BIGRAM, FROZEN_LONG, ProofLevel, Reading, RunRecord, SampleScores
 from fa_registry.records.configurations import differing_settings
 from fa_registry.statistics import (
     CONFIDENCE,
     CROSSED,
     PAIRED,
-    CrossedMean,
     Interval,
-    crossed_mean,
     look_confidence,
     paired_difference,
     stated_difference,
-    t_interval,
-    with_proportions,
-    with_resolution,
 )
 
 NO_CONTROL = "no frozen control of the same setting and seed"
@@ -79,6 +75,7 @@ class RunWithControl:
         rivals: the frozen controls, if several exist and differ.
         last_block: the control that trains only the last block, see `protocol.last_block`.
         shallow: the control without blocks.
+        frozen_long: the frozen control with twice the epochs.
     """
 
     record: RunRecord
@@ -86,6 +83,7 @@ class RunWithControl:
     rivals: tuple[RunRecord, ...] = ()
     last_block: RunRecord | None = None
     shallow: RunRecord | None = None
+    frozen_long: RunRecord | None = None
 
     @property
     def control(self) -> bool:
@@ -124,10 +122,11 @@ class RunWithControl:
         if self.rivals:
             run_ids = " and ".join(record.run_id for record in self.rivals)
             return SEVERAL.format(count=len(self.rivals), run_ids=run_ids)
-        if self.frozen is None:
-            return ""
-        doubt = control_doubt(self.frozen, self.record.integrity.state != "verified")
-        return "; ".join(filter(None, (doubt, OTHER_START if _starts_otherwise(self.frozen, self.record) else "")))
+        return self._doubt_of(self.frozen) if self.frozen else ""
+
+    def _doubt_of(self, control: RunRecord) -> str:
+        doubt = control_doubt(control, self.record.integrity.state != "verified")
+        return "; ".join(filter(None, (doubt, OTHER_START if _starts_otherwise(control, self.record) else "")))
 
     def reference(self, quantity: str) -> ControlReference:
         """Return the better value of two controls: the frozen control and the last-block control.
@@ -140,6 +139,14 @@ class RunWithControl:
             return frozen
         answers = self.last_block.measurements.answers
         return ControlReference(trained, self.last_block.run_id, last_block.TEXT, frozen.doubt, answers)
+
+    def frozen_long_reference(self, metric: str) -> ControlReference | None:
+        """Return the value of the control frozen_long, or None without such a control."""
+        reading = self.frozen_long and self.frozen_long.measurements.scalars.get(metric)
+        if reading is None or reading.value is None:
+            return None
+        doubt, answers = self._doubt_of(self.frozen_long), self.frozen_long.measurements.answers
+        return ControlReference(reading, self.frozen_long.run_id, f"of the control {FROZEN_LONG}", doubt, answers)
 
     def frozen_reference(self, metric: str) -> ControlReference:
         """Return the frozen control's value, or the author's value if there is no control."""
@@ -186,6 +193,7 @@ class Margins:
             of this margin is below 0; else None.
         replayed: mean margin of the seeds whose run and control the audit trained again on another configuration, see
             `RunRecord.recorded_result`; None if there is no such seed, or only such seeds.
+        over_frozen_long: the same margin over the controls frozen_long; None if no run that counts has such a control.
     """
 
     mean: float | None
@@ -207,6 +215,7 @@ class Margins:
     error_shares: tuple[float, float] | None = None
     over_shallow: float | None = None
     replayed: float | None = None
+    over_frozen_long: Margins | None = None
 
     @property
     def is_test_set_known(self) -> bool:
@@ -309,8 +318,8 @@ class SeedGroup:
             notes=notes,
             left_out=tuple(sorted(left_out)),
             other_set=bool(doubts),
-            value=_mean_interval(headline, observed, answers.values(), samples, self.confidence),
-            control=_mean_interval(
+            value=mean_interval(headline, observed, answers.values(), samples, self.confidence),
+            control=mean_interval(
                 headline,
                 {seed: reference.reading.value for seed, reference in frozen.items()},
                 [reference.answers for reference in frozen.values()],
@@ -320,7 +329,21 @@ class SeedGroup:
             chance=_only({chance_of(case.record) for case in cases}),
             over_shallow=_over_shallow(cases, headline, self.confidence),
             replayed=_replayed(cases, margins.by_seed),
+            over_frozen_long=self._over_frozen_long(headline, observed, answers, samples),
         )
+
+    def _over_frozen_long(
+        self,
+        headline: Headline,
+        observed: Mapping[int, float],
+        answers: Mapping[int, SampleScores | None],
+        samples: int,
+    ) -> Margins | None:
+        """Return the margins over the controls frozen_long, or None if no run has such a control."""
+        found = {seed: self.counted[seed].frozen_long_reference(headline.name) for seed in observed}
+        references = {seed: reference for seed, reference in found.items() if reference}
+        observed = {seed: observed[seed] for seed in references}
+        return _estimated(headline, observed, answers, references, samples, self.confidence) if references else None
 
     @property
     def confidence(self) -> float:
@@ -423,9 +446,9 @@ def _estimated(
         name = CROSSED
     else:
         sides = (method_values.values(), control_values.values())
-        interval, name = _with_test_set(difference.interval, name, headline, sides, samples)
+        interval, name = with_test_set(difference.interval, name, headline, sides, samples)
     remark = crossed.remark if crossed else difference.remark
-    ends = _ends(interval, headline.half_sample(samples))
+    ends = interval_ends(interval, headline.half_sample(samples))
     return Margins(
         mean=round(difference.mean, 9),
         interval=ends,
@@ -470,65 +493,6 @@ def _over_shallow(cases: Sequence[RunWithControl], headline: Headline, confidenc
     return headline.sign * headline.scale * crossed.mean if best < 0 else None
 
 
-def _with_test_set(
-    interval: Interval | None, name: str, headline: Headline, sides: Iterable[Iterable[float]], samples: int
-) -> tuple[Interval | None, str]:
-    """Return the interval of a test with the error of the test set, and the name of the test.
-
-    Only the error of a share is known without the scores of the samples.
-    """
-    if interval is None or not headline.is_share or not samples:
-        return interval, name
-    shares = [min(1.0, max(0.0, mean(side) / headline.scale)) for side in sides]
-    return with_proportions(interval, shares, samples, headline.scale), f"{name} and Wilson intervals"
-
-
-def crossed_scores(
-    answers: Sequence[SampleScores | None],
-    references: Sequence[SampleScores | None] = (),
-    confidence: float = CONFIDENCE,
-) -> CrossedMean | None:
-    """Return the mean score over seeds and test samples.
-
-    With `references`, this is the mean difference from their scores. Return None if the scores of a seed are not recorded or not
-    finite, if the test sets differ in their size, or if there are fewer than two seeds.
-    """
-    sides = (*answers, *references)
-    sizes = {(one.kind, one.samples) for one in sides if one}
-    if len(answers) < 2 or not all(sides) or len(sizes) > 1 or sides[0].samples < 2:
-        return None
-    rows = [one.scores() for one in answers]
-    rows = [row - other.scores() for row, other in zip(rows, references, strict=True)] if references else rows
-    return crossed_mean(rows, confidence) if all(math.isfinite(row.sum()) for row in rows) else None
-
-
-def _mean_interval(
-    headline: Headline,
-    values: Mapping[int, float],
-    answers: Iterable[SampleScores | None],
-    samples: int,
-    confidence: float,
-) -> tuple[float, float] | None:
-    """Return the interval of the mean main metric, or None for fewer than two values."""
-    if len(values) < 2:
-        return None
-    if crossed := crossed_scores(list(answers), confidence=confidence):
-        interval = crossed.interval
-    else:
-        interval = t_interval(values.values(), confidence)
-        share = min(1.0, max(0.0, mean(values.values())))
-        interval = with_proportions(interval, [share], samples) if headline.is_share and samples else interval
-    return _ends(interval, headline.half_sample(samples) / headline.scale)
-
-
-def _ends(interval: Interval | None, half_step: float) -> tuple[float, float] | None:
-    """Return both ends of an interval with the resolution of its values, rounded to 1e-9."""
-    if interval is None:
-        return None
-    extended = with_resolution(interval, half_step)
-    return round(extended.low, 9), round(extended.high, 9)
-
-
 def _only(values: set[float | None]) -> float | None:
     """Return the only value of a set, or None if there are several values or none."""
     return values.pop() if len(values) == 1 else None
@@ -549,6 +513,12 @@ def common_chance(records: Iterable[RunRecord]) -> float:
     """Return the main metric of a model that guesses, or NaN if it is unknown or not unique."""
     chance = _only({chance_of(record) for record in records})
     return math.nan if chance is None else chance
+
+
+def common_bigram(records: Iterable[RunRecord]) -> float:
+    """Return the bigram entropy of the training text, or NaN if it is unknown or not unique."""
+    entropy = _only({record.measurements.conventions.get(BIGRAM) for record in records})
+    return math.nan if entropy is None else entropy
 
 
 def whole(count: float) -> bool:

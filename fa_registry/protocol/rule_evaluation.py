@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import repeat
+from typing import Literal
 
 from fa_registry.metrics import HEADLINES, Headline, metric_named
 from fa_registry.protocol.edition_schema import LIMIT, REFERENCE_METRICS, FarSeed
@@ -17,7 +18,24 @@ from fa_registry.protocol.operators import OPERATORS, LimitCheck
 from fa_registry.protocol.paired_runs import ControlReference, Margins, RunWithControl, SeedGroup, shortened
 from fa_registry.protocol.reductions import take, trajectory
 from fa_registry.protocol.rules import Condition, Rule
-from fa_registry.records import Finding, FurtherLimit, GuardReading, Measurements, Reading, RunRecord, UndecidedCause
+from fa_registry.records import (
+    FROZEN_LONG,
+    LONGER,
+    NORMALISED,
+    REPLACED,
+    STREAM,
+    ControlMargin,
+    Finding,
+    FurtherLimit,
+    GuardReading,
+    Inapplicable,
+    Measurements,
+    Reading,
+    RunRecord,
+    Scalar,
+    Side,
+    UndecidedCause,
+)
 from fa_registry.statistics import LEAST_SEEDS, far_values, level_text, look_confidence, scatter_text
 
 
@@ -121,9 +139,10 @@ def first_fire(rule: Rule, record: RunRecord) -> int | None:
     """Return the first epoch at which the rule fires, or None.
 
     Epoch 0 is the initialisation. The result is also None if the rule needs a reference, other seeds, or a metric that is not
-    recorded at every epoch. For an adopted run, the result is None because only the end of its training was measured.
+    recorded at every epoch. For an adopted run, the result is None because only the end of its training was measured. It is also
+    None if the rule does not apply to the run.
     """
-    if not _by_epoch(rule) or record.spec.weights:
+    if not _by_epoch(rule) or record.spec.weights or inapplicable(rule, record.measurements.conventions.get(STREAM)):
         return None
     leading, *further = (
         record.trajectory.get(trajectory(condition.quantity, condition.take)) for condition in rule.conditions
@@ -135,6 +154,11 @@ def first_fire(rule: Rule, record: RunRecord) -> int | None:
         if decide(rule, readings).fires:
             return epoch
     return None
+
+
+def inapplicable(rule: Rule, stream: Scalar | None) -> Inapplicable | Literal[""]:
+    """Return why a rule does not apply to a network with this kind of stream, or an empty string."""
+    return "no residual stream" if rule.needs_stream and stream == REPLACED else ""
 
 
 def fires_now(rule: Rule, measurements: Measurements) -> bool | None:
@@ -231,6 +255,10 @@ def judge_limit(rule: Rule, case: RunWithControl, group: SeedGroup) -> Finding:
     observed, site = take(rule.quantity, rule.take, case.record.measurements)
     if case.control and rule.reference:
         return skipped_control(rule, case, observed, site=site)
+    stream = case.record.measurements.conventions.get(STREAM)
+    if reason := inapplicable(rule, stream):
+        absent = Reading(None, f"{reason}: the blocks replace the state, so no stream can grow")
+        return finding(rule, case, "not_applicable", absent, absent.reason, inapplicable=reason)
     reference = case.reference(rule.reference) if rule.reference else None
     readings = evaluate_rule(rule, case.record.measurements)
     decision = decide(rule, readings, reference.reading if reference else None)
@@ -243,6 +271,8 @@ def judge_limit(rule: Rule, case: RunWithControl, group: SeedGroup) -> Finding:
             text = "; ".join([f"{text}: {state}", *doubts])
     elif reference and observed.value is not None:
         outcome = rule.without_reference
+    if outcome == "pass" and rule.needs_stream and stream == NORMALISED:
+        outcome, state, text = "not_applicable", "", f"{text}, but {HIDDEN_STREAM}"
     facts = {"site": site, "state": state, "crossed": rule.fires if decision.fires else "", "guard": decision.guard}
     if decision.shown:
         condition = rule.conditions[decision.shown]
@@ -254,6 +284,11 @@ def judge_limit(rule: Rule, case: RunWithControl, group: SeedGroup) -> Finding:
             "further": other_limits(rule, decision.shown),
         }
     return finding(rule, case, outcome, observed, text, **facts)
+
+
+HIDDEN_STREAM = (
+    "a norm ends a block and hides how far the stream has grown; name this norm in the attribute `stream` of the block"
+)
 
 
 def _at_most_warned(outcome: str, state: str, stated: bool) -> tuple[str, str]:
@@ -317,31 +352,39 @@ def judge_over_seeds(rule: Rule, case: RunWithControl, group: SeedGroup) -> Find
         )
     if margins.other_set:
         outcome, state = _at_most_warned(outcome, state, stated=False)
-    margin_text = (
-        f"{margins.headline.signed(margins.mean)} {margins.headline.unit}{_interval_text(margins, group.look)}"
-    )
     chance_text = _chance_text(margins) if state == AT_CHANCE or "accuracy at chance" in causes else ""
+    texts = (f"{_margin_text(margins, group.look)}: {state}", chance_text, *obstacles.values(), *margins.notes)
     return finding(
         rule,
         case,
         outcome,
         Reading(margins.mean),
-        "; ".join(filter(None, (f"{margin_text}: {state}", chance_text, *obstacles.values(), *margins.notes))),
+        "; ".join(filter(None, texts)),
         quantity=margin,
         limits=limits,
         state=state,
         crossed=rule.fires if state == rule.fired else "",
-        interval=margins.interval,
-        seeds=len(margins.seeds),
-        stated=margins.stated,
         undecided=causes,
-        test=margins.test,
-        df=margins.df,
-        error_shares=margins.error_shares,
-        confidence=margins.confidence if margins.interval else None,
+        side=("above" if margins.mean >= rule.threshold else "below") if state == UNDECIDED else "",
         look=group.look,
-        basis=scatter_text(list(margins.by_seed.values())) if margins.interval and not margins.stated else "",
+        **_estimate_fields(margins),
     )
+
+
+def _estimate_fields(margins: Margins) -> dict[str, object]:
+    """Return the fields of a finding that describe the estimate over seeds."""
+    over_long = margins.over_frozen_long
+    return {
+        "interval": margins.interval,
+        "seeds": len(margins.seeds),
+        "stated": margins.stated,
+        "test": margins.test,
+        "df": margins.df,
+        "error_shares": margins.error_shares,
+        "confidence": margins.confidence if margins.interval else None,
+        "basis": scatter_text(list(margins.by_seed.values())) if margins.interval and not margins.stated else "",
+        "over_frozen_long": over_long and ControlMargin(over_long.mean, over_long.interval, over_long.seeds),
+    }
 
 
 def _obstacles(rule: Rule, margins: Margins) -> Iterator[tuple[UndecidedCause, str]]:
@@ -351,12 +394,10 @@ def _obstacles(rule: Rule, margins: Margins) -> Iterator[tuple[UndecidedCause, s
     """
     if len(margins.seeds) < LEAST_SEEDS:
         yield "too few seeds", f"at least {LEAST_SEEDS} seeds decide the rule"
-    if margins.left_out:
-        yield (
-            "seeds left out",
-            f"without seed {', '.join(shortened(margins.left_out))}, the other seeds are a selection",
-        )
-    if margins.stated:
+    over_long = margins.over_frozen_long if rule.frozen_long else None
+    if left_out_text := "; ".join(_left_out(margins, over_long)):
+        yield "seeds left out", left_out_text
+    if margins.stated or (over_long and over_long.stated):
         yield "control unproven", "a control that is not proven decides nothing"
     if rule.chance and not margins.is_test_set_known:
         yield "test set unknown", "chance, or the error of the test set, is not recorded"
@@ -372,12 +413,47 @@ def _obstacles(rule: Rule, margins: Margins) -> Iterator[tuple[UndecidedCause, s
             f"the frozen control is {margins.headline.signed(margins.over_shallow)} {margins.headline.unit} from the control "
             "without blocks (shallow): its random blocks harm the network, so a margin over this control shows nothing",
         )
+    if over_long and not over_long.stated and _is_side_changed(margins, over_long, rule.threshold):
+        yield (
+            "depends on the length of training",
+            f"over the control {FROZEN_LONG}, which trains {LONGER} times the epochs, the margin is {_margin_text(over_long)}, so "
+            "the side of the limit depends on the length of training",
+        )
     if rule.far_seed and margins.interval and (outlier_text := _far_seed(rule.far_seed, margins)):
         yield "outlier", outlier_text
 
 
+def _left_out(margins: Margins, over_long: Margins | None) -> Iterator[str]:
+    """Yield a sentence about the seeds that are left out, and about those without the control frozen_long."""
+    if margins.left_out:
+        yield f"without seed {', '.join(shortened(margins.left_out))}, the other seeds are a selection"
+    if over_long and (missing := [seed for seed in margins.seeds if seed not in over_long.seeds]):
+        yield f"seed {', '.join(shortened(missing))} has no control {FROZEN_LONG}, although other seeds have it"
+
+
+def _is_side_changed(margins: Margins, over_long: Margins, threshold: float) -> bool:
+    """Return whether the margin over frozen_long contradicts that over frozen.
+
+    This is also the case if it does not confirm that the margin over frozen clears the limit.
+    """
+    side, side_of_long = (_decided_side(one, threshold) for one in (margins, over_long))
+    return side_of_long != side if side == "above" else (side, side_of_long) == ("below", "above")
+
+
+def _decided_side(margins: Margins, threshold: float) -> Side | Literal[""]:
+    """Return the side of the limit on which the whole interval is.
+
+    The side is empty if the interval contains the limit.
+    """
+    low, high = margins.interval or (-math.inf, math.inf)
+    return "below" if high < threshold else "above" if low >= threshold else ""
+
+
 # Obstacles to a comparison with the control, which do not matter if the method itself is at chance.
-OF_COMPARISON = {"control unproven", "control at chance", "control below shallow", "outlier"}
+OF_COMPARISON = {
+    *("control unproven", "control at chance", "control below shallow"),
+    *("depends on the length of training", "outlier"),
+}
 
 
 def _decision(
@@ -387,11 +463,11 @@ def _decision(
     is_judged = rule.chance and margins.value and OF_COMPARISON.issuperset(obstacles)
     if is_judged and margins.is_at_chance(margins.value):
         return rule.outcome, AT_CHANCE, ()
-    low, high = margins.interval or (-math.inf, math.inf)
-    if not obstacles and high < rule.threshold:
+    side = _decided_side(margins, rule.threshold)
+    if not obstacles and side == "below":
         return rule.outcome, rule.fired, ()
     causes = list(obstacles)
-    if margins.interval and low < rule.threshold <= high:
+    if margins.interval and not side:
         causes.append("margin at the limit")
     if is_judged and margins.contains_chance(margins.value):
         causes.append("accuracy at chance")
@@ -420,11 +496,12 @@ def _far_seed(criterion: FarSeed, margins: Margins) -> str:
     )
 
 
-def _interval_text(margins: Margins, interim_analysis: int) -> str:
-    """Return a text about the interval of the margin, with its test and its seeds."""
+def _margin_text(margins: Margins, interim_analysis: int = 1) -> str:
+    """Return the margin with its interval, its test and its seeds as text."""
     seeds = ", ".join(shortened(margins.seeds))
+    margin = f"{margins.headline.signed(margins.mean)} {margins.headline.unit}"
     if margins.interval is None:
-        return f" for the only seed {seeds}"
+        return f"{margin} for the only seed {seeds}"
     reason = (
         f", because this is interim analysis {interim_analysis} (the seed set changed after an audit);"
         if interim_analysis > 1
@@ -432,4 +509,4 @@ def _interval_text(margins: Margins, interim_analysis: int) -> str:
     )
     ends = " to ".join(map(margins.headline.signed, margins.interval))
     level = f"{level_text(margins.confidence)} interval{reason}"
-    return f" ({level} {ends} {margins.headline.unit} over seeds {seeds}, {margins.test})"
+    return f"{margin} ({level} {ends} {margins.headline.unit} over seeds {seeds}, {margins.test})"

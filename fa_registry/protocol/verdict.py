@@ -11,7 +11,7 @@ from dataclasses import replace
 from fa_registry.protocol.evidence_rules import fails_outright
 from fa_registry.protocol.replay_summary import lowest_level
 from fa_registry.protocol.rules import Edition
-from fa_registry.records import Finding, RunRecord, Verdict
+from fa_registry.records import Finding, Flag, RunRecord, Verdict
 
 PROVISIONAL = "PROVISIONAL"  # state of a finding that may change when the evidence is complete
 SEVERITY = ("control", "pass", "warn", "incomplete", "fail")  # outcomes, least severe first
@@ -28,7 +28,8 @@ def verdict(record: RunRecord, findings: Sequence[Finding], edition: Edition) ->
 
     - fail: training diverged, all rules of one `fail_if` list fire, or the method does not match its card. In a strict edition,
       a run also fails if any single rule fires.
-    - incomplete: training ended before its last epoch, a finding is missing, or a rule or diagnostic crashed.
+    - incomplete: training ended before its last epoch, a finding is missing, or a rule or diagnostic crashed. A rule that does not
+      apply to the run is not missing.
     - warn: a rule fired, could not be decided, or was waived. A missing finding is never a pass.
 
     If a run's metrics do not match its recorded files, no rule judges the run: the outcome is incomplete, with the label NOT
@@ -41,7 +42,7 @@ def verdict(record: RunRecord, findings: Sequence[Finding], edition: Edition) ->
     fired = {finding.rule for finding in gating if finding.outcome == "fail"}
     fails = any(set(group) <= fired for group in edition.fail_if) or (edition.strict and bool(fired))
     fails = fails or any(map(fails_outright, gating))
-    is_incomplete = any(finding.outcome in ("not_applicable", "error") for finding in gating)
+    is_incomplete = any(finding.is_missing for finding in gating)
     flags = tuple(_flag(finding) for finding in gating if finding.outcome in ("fail", "warn", "waived"))
     labels = {**TEXT, **edition.labels}
     if record.spec.control != "none":
@@ -65,17 +66,14 @@ def is_intact(record: RunRecord) -> bool:
     return record.integrity.state != "mismatch"
 
 
-def _flag(finding: Finding) -> str:
-    """Return the flag of a finding: the short text that the verdict shows.
-
-    If the rule fires, the flag is the code of the rule, such as `D1`. Otherwise the flag is the code with the state, such as
-    `D3 undecided`.
-    """
+def _flag(finding: Finding) -> Flag:
+    """Return the flag of a finding: the rule, with its state if the rule does not fire."""
     # A rule that fires on a substitute for its metric, as in FAProtocol, is marked as `D3 provisional`.
     if finding.outcome == "fail" and finding.state != PROVISIONAL:
-        return finding.rule
-    state = "waived" if finding.outcome == "waived" else finding.state
-    return f"{finding.rule} {state.lower()}".strip()
+        return Flag(finding.rule)
+    if finding.outcome == "waived":
+        return Flag(finding.rule, "waived")
+    return Flag(finding.rule, finding.state.lower(), finding.side)
 
 
 def combine_verdicts(verdicts: Iterable[Verdict]) -> Verdict:
@@ -89,20 +87,22 @@ def combine_verdicts(verdicts: Iterable[Verdict]) -> Verdict:
     worst = max(of_seeds, key=lambda verdict: SEVERITY.index(verdict.outcome))
     flags = worst.flags  # keeps the order of the flags if all seeds have the same flags
     if len({verdict.flags for verdict in of_seeds}) > 1:
-        flags = tuple(sorted({flag for verdict in of_seeds for flag in verdict.flags}))
+        flags = tuple(sorted({flag for verdict in of_seeds for flag in verdict.flags}, key=str))
     combined = _verdict(worst.outcome, worst.base or worst.label, flags)
     return replace(combined, proof=lowest_level(verdict.proof for verdict in of_seeds))
 
 
-def _verdict(outcome: str, base: str, flags: tuple[str, ...]) -> Verdict:
+def _verdict(outcome: str, base: str, flags: tuple[Flag, ...]) -> Verdict:
     return Verdict(outcome, verdict_label(base, flags), flags, base if flags else "")
 
 
-def verdict_label(label: str, flags: Sequence[str]) -> str:
+def verdict_label(label: str, flags: Sequence[Flag]) -> str:
     """Combine label and flags: `FAIL(D1+D3)`, `WARN(D1; D3 waived)` or `needs walk-back: a, d`."""
     if label.endswith(":"):
-        return f"{label} {', '.join(flags)}" if flags else label[:-1]
-    fired, flags_with_state = [flag for flag in flags if " " not in flag], [flag for flag in flags if " " in flag]
+        return f"{label} {', '.join(map(str, flags))}" if flags else label[:-1]
+    fired, flags_with_state = (
+        [str(flag) for flag in flags if bool(flag.state) == has_state] for has_state in (False, True)
+    )
     parts = [*(["+".join(fired)] if fired else []), *flags_with_state]
     return f"{label}({'; '.join(parts)})" if parts else label
 

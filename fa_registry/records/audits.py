@@ -27,6 +27,7 @@ UndecidedCause = Literal[
     "control unproven",
     "control at chance",
     "control below shallow",
+    "depends on the length of training",
     "test set unknown",
     "outlier",
     "margin at the limit",
@@ -34,6 +35,8 @@ UndecidedCause = Literal[
     "replay on the other side",
     "accuracy at chance",
 ]
+Side = Literal["above", "below"]  # of a limit
+Inapplicable = Literal["no residual stream"]  # why a rule does not apply to a run; nothing is missing then
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,18 @@ class GuardReading:
     """mean of the metric over the sites that count; null if `observed` is not a share of this mean"""
 
 
+@dataclass(frozen=True)
+class ControlMargin:
+    """Margin over another control than the frozen control, in the unit of the finding's metric."""
+
+    mean: float
+    """the mean margin over seeds"""
+    interval: tuple[float, float] | None
+    """interval (low, high) of the mean, at the level of the finding's interval; null for one seed"""
+    seeds: Many[int]
+    """the seeds that have this control"""
+
+
 @dataclass(frozen=True, repr=False)
 class Finding:
     """Result of one rule for one run, with the limit that was applied."""
@@ -75,7 +90,8 @@ class Finding:
     """title of the rule"""
     outcome: Outcome
     """pass (the run clears the rule); warn (noisy or undecided); fail (the rule fires); error (the rule
-    crashed); not_applicable (a metric is missing); skipped (the edition allows this); waived
+    crashed); not_applicable (a metric is missing, or the rule does not apply: see `inapplicable`); skipped (the edition
+    allows this); waived
     """
     quantity: str
     """the metric that the rule judges"""
@@ -111,6 +127,8 @@ class Finding:
     """
     undecided: Many[UndecidedCause] = ()
     """causes of the state UNDECIDED, the most important cause first; empty in any other state"""
+    side: Side | Literal[""] = ""
+    """side of the limit on which the estimate is if the state is UNDECIDED; empty in any other state"""
     test: str = ""
     """name of the test to which `interval` belongs, such as `paired t test` or `Welch's t test`; empty without an interval"""
     confidence: float | None = None
@@ -135,6 +153,12 @@ class Finding:
     """
     basis: str = ""
     """the assumption on which the interval over seeds is based; empty without an interval"""
+    inapplicable: Inapplicable | Literal[""] = ""
+    """why the rule does not apply to the run; empty if the rule applies. Otherwise the outcome is not_applicable, but the
+    verdict is not incomplete
+    """
+    over_frozen_long: ControlMargin | None = None
+    """margin over the control `frozen_long`, the frozen control with twice the epochs; null without such a control"""
 
     def __repr__(self) -> str:
         return f"Finding({self.rule}, {self.outcome}, run {self.run_id})"
@@ -143,9 +167,35 @@ class Finding:
         return f"{self.rule}: {self.outcome.replace('_', ' ')}: {self.sentence}"
 
     @property
+    def is_missing(self) -> bool:
+        """Whether the rule applies to the run, but could not be judged."""
+        return self.outcome == "error" or (self.outcome == "not_applicable" and not self.inapplicable)
+
+    @property
+    def state_text(self) -> str:
+        """The state, with the side of the limit if the state is UNDECIDED."""
+        return ", ".join(filter(None, (self.state, self.side)))
+
+    @property
     def quantities(self) -> tuple[str, ...]:
         """All metrics that the rule uses, the judged metric first."""
         return (self.quantity, *(further.quantity for further in self.further))
+
+
+@dataclass(frozen=True)
+class Flag:
+    """Rule that a verdict names because the run does not clear it."""
+
+    rule: str
+    """code of the rule"""
+    state: str = ""
+    """the rule's state in lower case, such as `undecided` or `waived`; empty if the rule fires"""
+    side: Side | Literal[""] = ""
+    """side of the limit on which the estimate is if the rule is undecided, else empty"""
+
+    def __str__(self) -> str:
+        """Return the text of the flag in a label: `D1`, `D3 waived`, or `D3 undecided, below`."""
+        return ", ".join(filter(None, (f"{self.rule} {self.state}".strip(), self.side)))
 
 
 @dataclass(frozen=True)
@@ -156,8 +206,8 @@ class Verdict(NotebookRepr):
     """outcome; the possible values are in order of severity"""
     label: str
     """label on pages, e.g. `FAIL(D1+D3)`"""
-    flags: Many[str] = ()
-    """rules that fired, such as `D1`, and rules with a state, such as `D3 undecided`"""
+    flags: Many[Flag] = ()
+    """rules that fired, such as `D1`, and rules with a state, such as `D3 undecided, below`"""
     base: str = ""
     """the label without its flags; empty if the label has no flags"""
     proof: ProofLevel = "stated"

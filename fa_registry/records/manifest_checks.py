@@ -28,6 +28,7 @@ CONVENTIONS: Mapping[str, Any] = {
     "classes": Samples,
     "nudge_step": Positive,
     "chance": float,
+    "bigram_loss": float,
     "stream": str,
 }
 # Conventions that every run records. A run of a user-supplied loop does not record those in MEASURED_HERE.

@@ -22,6 +22,8 @@ MOST = {
     int: 1_000_000,
     float: 1e30,
 }  # greatest absolute value of an option; float32 ends at 3.4e38, and numbers are multiplied
+# The frozen control with LONGER times the epochs of the runs that are compared with it.
+FROZEN_LONG, LONGER = "frozen_long", 2
 STRUCTURE = "structure"  # the only option of a user-supplied network in a specification: a digest of its weights' names and shapes
 
 
@@ -103,12 +105,15 @@ class RunSpec:
     def setting(self) -> RunSpec:
         """Copy of the specification with only the fields that must be equal in comparable runs.
 
-        In the copy, method, method options, penalty, control, credit norm, seed and weights have empty values.
+        In the copy, method, method options, penalty, control, credit norm, seed and weights have empty values. The epochs are
+        those of the runs of the setting, even if the control trains longer.
         """
         recipe = dataclasses.replace(self.recipe, credit_norm="")
         setting = dataclasses.replace(
             self, method="", method_options={}, penalty=0.0, control="none", seed=0, recipe=recipe, weights=""
         )
+        if self.control == FROZEN_LONG and not self.epochs % LONGER:
+            setting = dataclasses.replace(setting, epochs=self.epochs // LONGER)
         return SETTINGS.setdefault(setting.identity, setting)
 
     @cached_property
@@ -206,6 +211,9 @@ REPETITIONS, DATA_CHECK = "repetitions", "data of the data set"
 # Names of conventions: the number of classes; the main metric of a model that ignores its inputs; the number of test samples
 # that are also training samples; and whether the states form a residual stream.
 CLASSES, CHANCE, SHARED_SAMPLES, STREAM = "classes", "chance", "test_samples_in_train", "stream"
+BIGRAM = (
+    "bigram_loss"  # convention of token runs: entropy of a token given the one before it, nats, in the training text
+)
 # Values of STREAM: blocks add to a stream; blocks replace the state; or a norm sets the length of the state after each block.
 RESIDUAL, REPLACED, NORMALISED = "residual", "replaced", "normalised"
 

@@ -280,7 +280,7 @@ def _state_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
         yield claim("failed", "The run broke off, so no claim about this run is allowed", failed)
     if incomplete:
         findings = (finding for run in incomplete for finding in run.findings if finding.gating)
-        missing = (finding.sentence for finding in findings if finding.outcome in ("not_applicable", "error"))
+        missing = (finding.sentence for finding in findings if finding.is_missing)
         missing_text = "; ".join(dict.fromkeys(missing))
         text = f"The protocol could not be completed ({missing_text or 'a rule was not judged'})"
         yield claim("incomplete", text, incomplete)
@@ -291,7 +291,7 @@ def _waiver_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     for run in runs:
         for finding in run.findings:
             if finding.outcome == "waived":
-                rule_text = f"{finding.rule} {finding.title}{f' ({finding.state})' if finding.state else ''}"
+                rule_text = f"{finding.rule} {finding.title}{f' ({finding.state_text})' if finding.state else ''}"
                 detail = finding.detail + author_stated_runs([run], (finding.quantity,))
                 waived.setdefault((rule_text, detail), []).append(run)
     for (rule_text, detail), touched in waived.items():
@@ -511,7 +511,7 @@ def _sites_above(runs: Sequence[RunAudit], limit: float | None) -> str:
 def _in_general(runs: Sequence[RunAudit], findings: Sequence[Finding]) -> tuple[str, str]:
     """Return the tuple (key, text) of a claim that repeats the sentence of the finding."""
     finding = findings[0]
-    word = f" ({finding.state})" if finding.state else ""
+    word = f" ({finding.state_text})" if finding.state else ""
     if finding.outcome == "pass":
         return "other passes", f"The requirement of {finding.rule} {finding.title} is met{word}: {finding.sentence}"
     subject = f"may be based on {metric_named(finding.quantity).label}{word}: {finding.sentence}"

@@ -214,6 +214,10 @@ CAUSES: Mapping[UndecidedCause, str] = MappingProxyType(
             "The frozen control is worse than the control without blocks (shallow), so a margin over it does not show that depth "
             "helps"
         ),
+        "depends on the length of training": (
+            "The frozen control with twice the epochs (frozen_long) does not give the same answer, so the answer depends on the "
+            "length of training. Longer runs of method and control would decide"
+        ),
         "test set unknown": "Chance or the number of test samples is not recorded",
         "outlier": "One seed is far from the others, and the finding names it. Report its margin, and train more seeds",
         "several methods": (

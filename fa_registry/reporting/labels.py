@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from fa_registry import jsonio
 from fa_registry.metrics import Metric, symbol_of
 from fa_registry.protocol.grouping import Group
-from fa_registry.records import Recipe, RunSpec, Scalar
+from fa_registry.records import FROZEN_LONG, LONGER, Recipe, RunSpec, Scalar
 from fa_registry.records.runs import pairs, plain
 from fa_registry.statistics.over_seeds import GEOMETRIC
 
@@ -108,6 +108,12 @@ def control_of(spec: RunSpec) -> RunSpec:
     """Return the specification of a run's frozen control: its setting and its seed, with the method bp."""
     recipe = dataclasses.replace(spec.recipe, credit_norm=Recipe().credit_norm)
     return dataclasses.replace(spec.setting, method="bp", control="frozen", seed=spec.seed, recipe=recipe)
+
+
+def frozen_long_of(spec: RunSpec) -> RunSpec:
+    """Return the specification of a run's control frozen_long, which trains longer than the run."""
+    control = control_of(spec)
+    return dataclasses.replace(control, control=FROZEN_LONG, epochs=LONGER * control.epochs)
 
 
 def _options(values: Mapping[str, str]) -> str:

@@ -17,6 +17,7 @@ from fa_registry.protocol.near_settings import Differing, NearSettings
 from fa_registry.protocol.replay_summary import replays_text
 from fa_registry.protocol.verdict import combine_verdicts
 from fa_registry.records import (
+    FROZEN_LONG,
     AuditReport,
     EditionReference,
     Exclusion,
@@ -28,7 +29,7 @@ from fa_registry.records import (
     Verdict,
 )
 from fa_registry.reporting.labels import group_label, slug
-from fa_registry.reporting.report_values import SEVERITY, Columns, Values, audit_columns
+from fa_registry.reporting.report_values import SEVERITY, Columns, Values, audit_columns, shown_outcome
 from fa_registry.reporting.text.filters import na, reading
 from fa_registry.reporting.view_models import (
     ChangedEdition,
@@ -45,6 +46,7 @@ OUTCOME_TEXT = {
     "fail": "fires",
     "error": "crashed",
     "not_applicable": "could not be judged",
+    "inapplicable": "does not apply",
     "skipped": "was skipped",
     "waived": "is waived",
 }
@@ -193,7 +195,7 @@ class Sources:
             other
             for other in self.report.left_out
             if other.spec.seeds == spec.seeds
-            or (other.spec.control == "frozen" and other.spec.setting.identity == spec.setting.identity)
+            or (other.spec.control in ("frozen", FROZEN_LONG) and other.spec.setting.identity == spec.setting.identity)
         )
 
     def excluded(self, group: Group) -> tuple[Exclusion, ...]:
@@ -277,18 +279,19 @@ def differences(judged: Sequence[Judged], card_metrics: Known) -> list[Differenc
 
 def _decides(findings: Iterable[Finding]) -> str:
     """Return the most severe outcome of the gating findings."""
-    outcomes = [finding.outcome for finding in findings if finding.gating]
+    outcomes = [shown_outcome(finding) for finding in findings if finding.gating]
     return min(outcomes, key=SEVERITY.index, default="pass")
 
 
 def _clause(edition: EditionReference, findings: Sequence[Finding], card_metrics: Known) -> str:
     if not findings:
         return f"{describe_edition(edition)} does not judge this subject."
-    worst = min(findings, key=lambda finding: (not finding.gating, SEVERITY.index(finding.outcome)))
+    worst = min(findings, key=lambda finding: (not finding.gating, SEVERITY.index(shown_outcome(finding))))
     of_rule = [finding for finding in findings if finding.rule == worst.rule]
     same = [finding for finding in of_rule if (finding.outcome, finding.state) == (worst.outcome, worst.state)]
     share = f" ({len(same)} of {len(of_rule)} seeds)" if len(of_rule) > 1 else ""
-    state_text = f"{worst.state}, {OUTCOME_TEXT[worst.outcome]}" if worst.state else OUTCOME_TEXT[worst.outcome]
+    outcome_text = OUTCOME_TEXT[shown_outcome(worst)]
+    state_text = f"{worst.state_text}, {outcome_text}" if worst.state else outcome_text
     gate = "" if worst.gating else ", but does not count for the verdict"
     return (
         f"{describe_edition(edition)}: {worst.rule} {worst.title} {state_text}{gate}, required {worst.required}, "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -23,14 +24,16 @@ from fa_registry.metrics import (
 )
 from fa_registry.protocol.credit import RANK, carried_text
 from fa_registry.protocol.evidence_rules import TITLES
+from fa_registry.protocol.paired_runs import common_bigram, common_chance
 from fa_registry.protocol.replay_summary import as_logged
-from fa_registry.records import AuditReport, Finding, ProofLevel, Reading, RunAudit, RunRecord
+from fa_registry.records import RESIDUAL, STREAM, AuditReport, Finding, ProofLevel, Reading, RunAudit, RunRecord
 from fa_registry.reporting.text.filters import KINDS, compact
 from fa_registry.reporting.view_models import (
     ControlRow,
     Estimate,
     FindingRow,
     Number,
+    Row,
     SeedRow,
     SeedStatement,
     SeedValue,
@@ -79,6 +82,21 @@ class Values:
         if control := self.runs.get(run.frozen_run_id):
             reading = scalar_metric(control, headline.name)
         return Number(reading, headline.kind, (run.frozen_run_id,))
+
+    def frozen_scale(self, runs: Iterable[RunAudit]) -> Estimate:
+        """Return how far frozen blocks change the length of the stream.
+
+        This is ‖h_L‖/‖h_0‖ of the frozen controls, as a mean over seeds.
+        """
+        metric = metric_named("growth")
+        controls = [(run.record.spec.seed, self.runs.get(run.frozen_run_id)) for run in runs]
+        return seed_estimate(
+            metric,
+            (
+                SeedValue(seed, Number(stream_scale(control), metric.kind, (control.run_id,) if control else ()))
+                for seed, control in controls
+            ),
+        )
 
     def stated(self, run: RunAudit) -> bool:
         """Return whether the main metric of the run's frozen control is known but not verified.
@@ -143,6 +161,32 @@ class Values:
 def scalar_metric(record: RunRecord, name: str) -> Reading:
     """Return a metric with one number per run, or N/A if the run did not measure it."""
     return record.measurements.scalars.get(name, Reading(None, f"{name} was not measured"))
+
+
+def text_entropies(runs: Sequence[RunAudit]) -> tuple[Row[Number], ...]:
+    """Return the unigram and the bigram entropy of the training text.
+
+    The result is empty if the runs predict no tokens, or were trained on different texts.
+    """
+    records = [run.record for run in runs]
+    bigram, kind = common_bigram(records), headline_of(records[0].measurements).kind
+    if math.isnan(bigram):
+        return ()
+    entropies = (("unigram entropy of the training text (chance)", common_chance(records)), ("bigram entropy", bigram))
+    run_ids = tuple(record.run_id for record in records)
+    return tuple(Row(name, (Number(Reading.of(value), kind, run_ids),)) for name, value in entropies)
+
+
+def stream_scale(control: RunRecord | None) -> Reading:
+    """Return ‖h_L‖/‖h_0‖ of a control, or N/A if it has no residual stream whose length the norms show."""
+    if control is None:
+        return Reading(None, "the frozen control is not part of this report")
+    stream, row = control.measurements.conventions.get(STREAM), site_row(control, "h_norm")
+    if stream != RESIDUAL:
+        return Reading(None, f"the states form no residual stream, but one that is {stream or 'not recorded'}")
+    if not row or row[0].value is None or row[-1].value is None:
+        return next((one for one in row if one.value is None), Reading(None, "h_norm was not measured"))
+    return Reading.of(row[-1].value / row[0].value) if row[0].value else Reading(None, "the first state is 0")
 
 
 def site_row(record: RunRecord, name: str) -> Sequence[Reading]:
@@ -243,7 +287,12 @@ def control_text(rows: Sequence[ControlRow]) -> str:
     return "; ".join(parts)
 
 
-SEVERITY = ("error", "fail", "warn", "not_applicable", "skipped", "waived", "pass")
+SEVERITY = ("error", "fail", "warn", "not_applicable", "skipped", "waived", "inapplicable", "pass")
+
+
+def shown_outcome(finding: Finding) -> str:
+    """Return the outcome that pages show; it is `inapplicable` for a rule that does not apply."""
+    return "inapplicable" if finding.inapplicable else finding.outcome
 
 
 def finding_rows(runs: Iterable[RunAudit], method: str, setting: str, card_metrics: Known) -> tuple[FindingRow, ...]:
@@ -338,8 +387,8 @@ def _row(
     return FindingRow(
         rule=first.rule,
         title=first.title,
-        outcome=first.outcome,
-        state=first.state,
+        outcome=shown_outcome(first),
+        state=first.state_text,
         gating=first.gating,
         required=first.required,
         method=method,
@@ -351,14 +400,15 @@ def _row(
 
 
 def _statement(same: Sequence[tuple[int, Finding]], card_metrics: Known, fired: str | None) -> SeedStatement:
-    first = same[0][1]
+    first, over_long = same[0][1], same[0][1].over_frozen_long
     run_ids = tuple(finding.run_id for _, finding in same)
+    kind = kind_of(first.quantity, card_metrics)
     references = dict.fromkeys(finding.reference_run_id for _, finding in same if finding.reference_run_id)
     return SeedStatement(
         seeds=tuple(seed for seed, _ in same),
         run_ids=run_ids,
         sentence=first.sentence,
-        observed=Number(first.observed, kind_of(first.quantity, card_metrics), run_ids),
+        observed=Number(first.observed, kind, run_ids),
         interval=first.interval,
         site="" if first.site is None else f"site {first.site}",
         epoch="" if fired is None else f"first fires at epoch {fired}",
@@ -368,4 +418,6 @@ def _statement(same: Sequence[tuple[int, Finding]], card_metrics: Known, fired: 
         test=first.test,
         error_shares=first.error_shares,
         basis=first.basis,
+        over_frozen_long=over_long and Number(Reading(over_long.mean), kind, run_ids),
+        frozen_long_interval=over_long and over_long.interval,
     )

@@ -256,7 +256,11 @@ class SettingTable:
 
 @dataclass(frozen=True)
 class SeedStatement:
-    """The sentence of a rule, with the seeds to which this sentence applies."""
+    """The sentence of a rule, with the seeds to which this sentence applies.
+
+    Attributes:
+        over_frozen_long: The margin over the control frozen_long; None without such a control.
+    """
 
     seeds: tuple[int, ...]
     run_ids: tuple[str, ...]
@@ -271,6 +275,8 @@ class SeedStatement:
     test: str = ""
     error_shares: tuple[float, float] | None = None
     basis: str = ""
+    over_frozen_long: Number | None = None
+    frozen_long_interval: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from fa_registry.studies.study_command import check_settings, checked_study
 from fa_registry.studies.training_plan import plan_training
 from fa_registry.tracking.store import resolve_uri
 from fa_registry.tracking.stores import is_missing, open_tracker
+from fa_registry.training.controls import depth
 from fa_registry.training.specs import setting_label
 
 
@@ -142,7 +143,8 @@ def _complete(
 def _setting(specs: Sequence[RunSpec], labels: tuple[str, ...], complete_ids: set[str]) -> SettingPlan:
     first = specs[0]
     # all ladder controls are counted together
-    controls = Counter(spec.control.partition("_")[0] for spec in specs if spec.control != "none")
+    names = ("ladder" if depth(spec.control) is not None else spec.control for spec in specs)
+    controls = Counter(name for name in names if name != "none")
     return SettingPlan(
         setting_label(first),
         labels,

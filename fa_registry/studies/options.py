@@ -84,8 +84,8 @@ class SpecOptions:
     penalty: float | str = option(0, "Strength λ of the residual penalty; 0: no penalty.")
     control: str = option(
         "none",
-        "Control to train: none, frozen, shallow, or ladder_K (only the last K blocks are trained).",
-        completes=("none", "frozen", "shallow", "ladder_"),
+        "Control to train: none, frozen, frozen_long (of twice the epochs), shallow, or ladder_K (trains only the last K blocks).",
+        completes=("none", "frozen", "frozen_long", "shallow", "ladder_"),
     )
     settings: Mapping[str, Any] = option(
         None,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from fa_registry import diagnostics
 from fa_registry.errors import unknown_name_text
 from fa_registry.protocol.edition_schema import LIMIT
-from fa_registry.protocol.rule_evaluation import fires_now
+from fa_registry.protocol.rule_evaluation import fires_now, inapplicable
 from fa_registry.protocol.rules import Edition, Rule
 from fa_registry.studies.editions import DEFAULT_EDITION, load_or_name, signature
 from fa_registry.tracking import schema
@@ -88,18 +88,24 @@ class Monitor:
     Args:
         report: function that sets tags on the run.
         rows: metrics of the epochs before an interruption, if the run is resumed.
+        stream: kind of stream of the network, see `architectures._stream.stream_of`; empty if it is not known.
 
     Attributes:
         fired: rule code → first epoch at which the rule fired.
     """
 
     def __init__(
-        self, watch: MonitoredRules, report: Callable[[Mapping[str, str]], None], rows: Sequence[EpochRow] = ()
+        self,
+        watch: MonitoredRules,
+        report: Callable[[Mapping[str, str]], None],
+        rows: Sequence[EpochRow] = (),
+        stream: str = "",
     ):
         self.fired: dict[str, int] = {}
         self._watch = watch
         self._report = report
-        self._rules = [rule for rule in watch.edition.rules if is_watchable(rule)] if watch.edition else []
+        rules = watch.edition.rules if watch.edition else ()
+        self._rules = [rule for rule in rules if is_watchable(rule) and not inapplicable(rule, stream)]
         for row in rows:
             self._new_fires(row)
         tags = {schema.TAG_FIRST_FIRE_BY: watch.by, schema.TAG_STOP_ON: watch.wish}

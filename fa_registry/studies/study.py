@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, get_args
 from fa_registry import jsonio
 from fa_registry.errors import InvalidFields, unknown_name_text
 from fa_registry.field_types import Converted, Filled, Text
-from fa_registry.records import RunSpec
+from fa_registry.records import FROZEN_LONG, LONGER, RunSpec
 from fa_registry.studies.study_files import StudyVariant, find, parse_variant
 from fa_registry.studies.study_files import names as names
 from fa_registry.text_safety import name_problem
@@ -24,7 +24,7 @@ from fa_registry.training.controls import depth, ladder
 from fa_registry.training.kept_states import AUTO, asked_states
 from fa_registry.training.specs import NAMES, RECIPE_FIELDS, parse_spec
 
-Control = Literal["frozen", "shallow", "ladder"]
+Control = Literal["frozen", "frozen_long", "shallow", "ladder"]
 CONTROLS = get_args(Control)
 RecipeField = Literal["epochs", "precision", *RECIPE_FIELDS]
 TABLES = {"recipe": get_args(RecipeField), "controls": CONTROLS}  # tables of the file; tables of a grid have priority
@@ -96,7 +96,8 @@ class StudyTable:
     recipe: Mapping[RecipeField, Any] = field(default_factory=dict)
     """recipe of every grid. A grid may replace fields of this recipe. A list of values makes one setting per value"""
     controls: Mapping[Control, bool] = field(default_factory=dict)
-    """controls that are trained for every setting; `frozen` is true by default"""
+    """controls that are trained for every setting; `frozen` is true by default. `frozen_long` is the frozen control with twice the
+    epochs of its setting"""
     keep_states: Annotated[int | str, Converted(asked_states)] = AUTO
     """number of training states to store per run, or `all`. From each state, an audit can replay the next epoch on any machine.
     `auto` stores 3 states if these need at most 5 % of the disk space of the run. Set this field for results that will be published
@@ -232,16 +233,26 @@ def _of_variant(fields: dict[str, Any], variant: StudyVariant) -> dict[str, Any]
 
 
 def controls_of(spec: RunSpec, controls: tuple[str, ...]) -> Iterator[RunSpec]:
-    """Yield the specifications of the controls (frozen, shallow, ladder) of a trained specification.
+    """Yield the specifications of the controls of a trained specification.
 
     The ladder controls train the same method. All other controls train backpropagation without a penalty.
+
+    Raises:
+        InvalidFields: frozen_long is expected without frozen, or ladder for a network without the option num_blocks.
     """
+    if FROZEN_LONG in controls and "frozen" not in controls:
+        problem = (
+            "controls.frozen_long: expected frozen = true, because both controls are compared; found frozen = false"
+        )
+        raise InvalidFields("study", [problem])
     for control in controls:
         if control == "ladder":
             yield from _depths(spec)
             continue
-        recipe = dataclasses.replace(spec.recipe, credit_norm="rms")
-        yield dataclasses.replace(spec, method="bp", method_options={}, penalty=0.0, control=control, recipe=recipe)
+        fields = {"recipe": dataclasses.replace(spec.recipe, credit_norm="rms")}
+        if control == FROZEN_LONG:
+            fields["epochs"] = LONGER * spec.epochs
+        yield dataclasses.replace(spec, method="bp", method_options={}, penalty=0.0, control=control, **fields)
 
 
 def _depths(spec: RunSpec) -> Iterator[RunSpec]:

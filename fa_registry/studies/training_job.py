@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from fa_registry import jsonio
+from fa_registry.architectures.base import stream_of
 from fa_registry.errors import Interrupted, RegistryError, StoreError
 from fa_registry.metrics import Headline, headline_of, table, value_in
 from fa_registry.records import RunSpec
@@ -194,7 +195,8 @@ class _RunRecorder:
             self._kept.fetch(self._resume.path, beyond=self._resume.reached())
             rows = self._resume.read_into(trainer)
             self.writer.restore_rows(rows)
-        self._monitor = Monitor(self._watch, self.writer.tag, rows)
+        stream = stream_of(self.setup.network, self.setup.eval_batch[0][:2])
+        self._monitor = Monitor(self._watch, self.writer.tag, rows, stream)
         return rows, self._monitor
 
     def on_epoch(self, row: EpochRow, trainer: Trainer) -> None:

@@ -14,13 +14,12 @@ from torch import Tensor, nn
 from fa_registry.errors import UsageError
 from fa_registry.metrics import TOKEN_LOSS
 from fa_registry.network_mode import eval_mode
-from fa_registry.records import CLASSES, Reading, Scalar
+from fa_registry.records import BIGRAM, CLASSES, Reading, Scalar
 from fa_registry.tasks.base import Task, TaskCard
 
 IGNORED = -100  # target of a position that does not count, as in torch
 TEST_BATCH = 64  # sequences per forward pass of an evaluation
 COUNTED = "counted_positions"
-BIGRAM = "bigram_loss"  # name of a convention
 
 
 class TokenPrediction(Task):

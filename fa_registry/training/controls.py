@@ -3,6 +3,7 @@
 A control has the initial weights and the data order of its setting.
 
 frozen: the blocks keep their random initial weights. Backpropagation trains the embedding, out_ln and the head.
+frozen_long: the same with twice the epochs of its setting; the schedule is stretched to these epochs.
 shallow: the network has no blocks.
 ladder_K: the run's method trains only the last K of the L blocks. ladder_0 with the method bp is equal to frozen. ladder_L is not
 a control, because it trains all blocks.
@@ -15,12 +16,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from fa_registry.records import FROZEN_LONG
+
 if TYPE_CHECKING:
     from torch import nn
 
     from fa_registry.architectures.base import Network
 
-NAMES = ("none", "frozen", "shallow")
+NAMES = ("none", "frozen", FROZEN_LONG, "shallow")
 DEPTH = re.compile(r"ladder_(0|[1-9]\d*)")  # one spelling per K, because ladder_02 and ladder_2 would be different runs
 
 
@@ -50,7 +53,7 @@ def trains_blocks(control: str) -> bool:
 def trainable_parameters(network: Network, control: str) -> list[nn.Parameter]:
     """Return the parameters that this control trains; set requires_grad of frozen blocks to False."""
     blocks = len(network.blocks)
-    trained_count = {"none": blocks, "frozen": 0, "shallow": 0}.get(control, depth(control))
+    trained_count = blocks if control == "none" else depth(control) or 0
     for block in network.blocks[: blocks - trained_count]:
         block.requires_grad_(False)
     return [parameter for parameter in network.parameters() if parameter.requires_grad]

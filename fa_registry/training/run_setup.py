@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from fa_registry import methods, tasks
-from fa_registry.architectures.base import TOKENS, Network, part_of
+from fa_registry.architectures.base import TOKENS, Network, part_of, recorded_streams
 from fa_registry.datasets._files import data_root
 from fa_registry.datasets.base import Dataset, DatasetCard, Splits, plain_splits
 from fa_registry.diagnostics.h_norm import state_norms
@@ -154,11 +154,12 @@ def build_setup_from_splits(spec: RunSpec, device: torch.device, card: DatasetCa
 
 @products("fp32")
 def _state_norms(setup: RunSetup) -> tuple[float, ...]:
-    """Compute the metric h_norm (norm of the states), one value per site 0..L."""
+    """Compute the metric h_norm (norm of the stream), one value per site 0..L."""
     images, labels = setup.eval_batch
-    with eval_mode(setup.network):
+    with eval_mode(setup.network), recorded_streams(setup.network) as streams:
         _, hidden, *_ = setup.network(images, return_hidden=True)
-    return state_norms([setup.task.state_rows(state.detach(), labels) for state in hidden])
+    states = (streams.get(site, state) for site, state in enumerate(hidden))
+    return state_norms([setup.task.state_rows(state.detach(), labels) for state in states])
 
 
 def to_device(network: Network, device: torch.device) -> Network:

@@ -18,7 +18,7 @@ from fa_registry.field_types import Converted, Limits
 from fa_registry.jsonio import parse_fields
 from fa_registry.methods._card import SAMPLE_TASKS
 from fa_registry.plugin_registry import Description
-from fa_registry.records import Option, Recipe, RunSpec, Scalar
+from fa_registry.records import FROZEN_LONG, LONGER, Option, Recipe, RunSpec, Scalar
 from fa_registry.records.manifest_checks import BatchSize
 from fa_registry.records.runs import MOST
 from fa_registry.training import controls, device_names
@@ -152,6 +152,11 @@ def _check_control(values: dict[str, Any], method: Description, blocks: int | No
     if depth is not None and (blocks is None or depth > blocks):
         found_text = "has no option num_blocks" if blocks is None else f"has {blocks} blocks (num_blocks={blocks})"
         problems.append(f"control: {control} trains the last {depth} blocks, but {values['architecture']} {found_text}")
+    if control == FROZEN_LONG and values.get("epochs", 0) % LONGER:
+        problems.append(
+            f"epochs: expected an even number for the {control} control, which trains {LONGER} times the epochs of its setting; "
+            f"found {values['epochs']}"
+        )
     if not controls.trains_blocks(control) and values.get("penalty"):
         problems.append(f"penalty: expected 0 for the {control} control, which has no trained blocks")
     return problems
@@ -166,9 +171,10 @@ DIGITS = 6  # digits of a digest that distinguishes two names
 def setting_label(spec: RunSpec) -> str:
     """Return a text that describes the specification's setting.
 
-    The text contains the architecture with its size and changed options, the data set, the epochs, and changes to the recipe.
+    The text contains the architecture with its size and changed options, the data set, the epochs, and changes to the recipe. It
+    is the same for all runs of a setting, even for a control that trains longer.
     """
-    return SEPARATOR.join(_setting(spec, [f"{spec.epochs} epochs"]))
+    return SEPARATOR.join(_setting(spec, [f"{spec.setting.epochs} epochs"]))
 
 
 def run_name(spec: RunSpec) -> str:

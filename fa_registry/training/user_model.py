@@ -280,7 +280,9 @@ def measured(
     credits = None if rule_credits is None else _filled(rule_credits, states)
     base_observation = forward_backward.observation(credits, no_credits=NO_RULE, initial_norms=initial_norms)
     if initial_norms is not None and not initial_norms:
-        base_observation = replace(base_observation, initial_norms=state_norms(base_observation.hidden))
+        base_observation = replace(
+            base_observation, initial_norms=state_norms(base_observation.stream or base_observation.hidden)
+        )
     bench = rule.bench(x, y, states, forward_backward.rows) if rule else None
     objection = objection or (check.objection if check else "")
 

@@ -101,7 +101,7 @@ def test_a_rule_over_seeds_is_bounded_by_its_interval():
     halves = [4.302652729911275 / math.sqrt(3), *(50 * (item.high - item.low) for item in wilson)]
     assert values(d3, "high") == pytest.approx([20 - math.hypot(*halves)])
     assert set(d3["high"].run_ids) == {"bp-42", "bp-123", "bp-456"}
-    assert changes(d3["above"]) == "PASS → WARN(D3 undecided)"
+    assert changes(d3["above"]) == "PASS → WARN(D3 undecided, above)"
 
 
 def test_a_rule_that_does_not_gate_has_no_limit():

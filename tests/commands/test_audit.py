@@ -100,7 +100,10 @@ def test_verdict_note_and_report_are_written_back_without_reopening_the_run(audi
 def test_a_lost_feedback_file_makes_gamma_na_and_leaves_the_verdict_but_for_a_warning(unpublished, trained):
     before = entry(audited(trained)[1], "dfa")["verdict"]
     spoil("dfa", schema.FEEDBACK, lambda path: path.unlink())
-    for trust, more in (((), ["credit rule not told apart"]), (("--trust-logged",), [])):
+    for trust, more in (
+        ((), [{"rule": "credit rule", "state": "not told apart", "side": ""}]),
+        (("--trust-logged",), []),
+    ):
         _, result = audited(trained, *trust)
         run = entry(result, "dfa")
         assert run["verdict"]["outcome"] == before["outcome"] and run["verdict"]["flags"] == [*before["flags"], *more]

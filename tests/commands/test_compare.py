@@ -157,7 +157,10 @@ def test_what_cannot_be_compared_is_reported(texts, named):
     assert [problem.partition(":")[0] for problem in refused.value.problems] == named
 
 
-def test_what_is_read_are_the_runs_their_seeds_and_frozen_controls():
+def test_what_is_read_are_the_runs_their_seeds_and_controls():
+    controls = [stored(f"c{label}", label) for label in ("frozen_long", "shallow", "bp ladder 1", "dfa ladder 1")]
+    found = ids(needed(parse_operands(["aaaa1", "bbbb1"], POOL), [*POOL, *controls]))
+    assert found == ["aaaa1", "aaaa2", "bbbb1", "dddd1", *ids(controls[:3])]
     assert ids(needed(parse_operands(["aaaa1", "bbbb1"], POOL), POOL)) == ["aaaa1", "aaaa2", "bbbb1", "dddd1"]
     of_methods = ids(needed(parse_operands(["dfa", "bp"], POOL), POOL))
     assert of_methods == ["aaaa1", "aaaa2", "cccc1", "cccc2", "dddd1", "dddd2"]

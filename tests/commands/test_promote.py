@@ -44,9 +44,9 @@ def test_a_version_has_the_verdicts_the_edition_and_the_digests_as_tags(judged, 
     assert (promoted["promoted"], promoted["reference"], promoted["aliases"]) == (True, "models:/says/1", ["warn"])
     assert version.run_id == run.run_id
     assert dict(version.tags) == {
-        schema.TAG_VERDICT: "WARN(D3 undecided)",
+        schema.TAG_VERDICT: "WARN(D3 undecided, below)",
         schema.TAG_PROOF: run.tags[schema.TAG_PROOF],
-        verdict_tag("2026-12"): "WARN(D3 undecided)",
+        verdict_tag("2026-12"): "WARN(D3 undecided, below)",
         verdict_tag("2026-05"): "FAIL(D3)",
         schema.TAG_EDITION: f"2026-12, sha256 {digests()['2026-12']}",
         schema.TAG_RUN: run.run_id,
@@ -267,5 +267,5 @@ def test_what_json_prints(promoted):
         *("promoted", "verdicts", "aliases", "despite"),
     }
     assert (promoted["name"], promoted["version"], promoted["despite"]) == ("says", "1", "")
-    assert promoted["verdicts"] == {"2026-12": "WARN(D3 undecided)", "2026-05": "FAIL(D3)"}
-    assert (promoted["verdict"], promoted["edition"]) == ("WARN(D3 undecided)", "2026-12")
+    assert promoted["verdicts"] == {"2026-12": "WARN(D3 undecided, below)", "2026-05": "FAIL(D3)"}
+    assert (promoted["verdict"], promoted["edition"]) == ("WARN(D3 undecided, below)", "2026-12")

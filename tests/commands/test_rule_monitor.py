@@ -11,6 +11,7 @@ from fa_registry import bundled_files
 from fa_registry.errors import Interrupted
 from fa_registry.protocol.rule_evaluation import fires_now, first_fire
 from fa_registry.protocol.rules import load_edition, shipped
+from fa_registry.records import REPLACED
 from fa_registry.studies.rule_monitor import (
     UNWATCHED,
     Monitor,
@@ -79,6 +80,14 @@ def test_a_rule_is_reported_once_at_the_first_epoch_it_fires():
     assert again.fired == {"D1": 1} and not any(logged)
     Monitor(UNWATCHED, logged.append).receive(row(0, growth=1e9))
     assert not any(logged)
+
+
+@pytest.mark.parametrize(("stream", "fired"), [("residual", {"D1": 1}), ("", {"D1": 1}), (REPLACED, {})])
+def test_a_rule_that_does_not_apply_to_the_network_never_fires(stream, fired):
+    monitor = Monitor(MonitoredRules(load_edition("2026-12"), ("D1",)), lambda tags: None, stream=stream)
+    for epoch, growth in enumerate((1.0, 60.0, 70.0)):
+        monitor.receive(row(epoch, growth=growth))
+    assert monitor.fired == fired and bool(monitor.ended_by) == bool(fired)
 
 
 def test_what_has_no_value_yet_fires_when_it_has_one():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import html
+import json
 import re
 import shlex
 import sqlite3
@@ -11,18 +12,31 @@ import time
 
 import pytest
 
-from fa_registry.audits.selection import MOST_SEED_SETS, never_trained, previous_seed_sets, select_runs
+from fa_registry import jsonio
+from fa_registry.audits.selection import (
+    MOST_SEED_SETS,
+    add_unaudited_runs,
+    never_trained,
+    previous_seed_sets,
+    select_runs,
+)
 from fa_registry.errors import NothingSelected, UsageError
 from fa_registry.evidence.exclusions import make_exclusion, own_spec
+from fa_registry.protocol.engine import judge_all
 from fa_registry.protocol.grouping import seeds_key
+from fa_registry.protocol.rules import load_edition
+from fa_registry.records import AuditReport
 from fa_registry.studies.options import RunSelector
 from fa_registry.studies.training_plan import newest_finished
 from fa_registry.tracking import schema
+from fa_registry.tracking.memory import MemoryTracker
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.reader import expand_run_id
 from tests.builders import frozen, record
 from tests.commands.test_audit import audited, run_of, spoil
 from tests.helpers.audits import unpublished
+
+OURS = load_edition("2026-12")
 
 
 @pytest.mark.parametrize("given", [{}, {"study": "tiny", "experiment": "x"}, {"experiment": "x", "run_ids": ["a"]}])
@@ -197,3 +211,25 @@ def test_a_run_by_a_clock_two_days_ahead_does_not_stay_the_newest(trained):
     selection = select_runs(tracker, RunSelector("tiny"))
     assert {run.run_id for run in selection.runs} & {run.run_id for run in runs} == {runs[1].run_id}
     assert any("future" in remark for remark in selection.remarks)
+
+
+@pytest.mark.parametrize(
+    ("setting", "epochs", "is_left_out"), [({}, 6, True), ({}, 8, False), ({"dataset": "digits_centred"}, 6, False)]
+)
+def test_a_longer_control_in_the_store_may_not_be_left_out(tmp_path, setting, epochs, is_left_out):
+    """A selection by ids without frozen_long would turn "depends on the length of training" into a pass."""
+    tracker = MemoryTracker(tmp_path)
+    runs = [record(), frozen(), record(method="bp", control="frozen_long", epochs=epochs, **setting)]
+    stored = []
+    for run in runs:
+        tags = {schema.TAG_KIND: "run", schema.TAG_STATUS: "complete", schema.TAG_SETTING: "hidden"}
+        run_id = tracker.create("run", tags, schema.params(run.spec))
+        (tmp_path / run_id).mkdir()
+        (tmp_path / run_id / schema.SPEC).write_text(json.dumps(jsonio.encode(run.spec)), encoding="utf-8")
+        stored.append(tracker.get(run_id))
+    judged = judge_all(
+        [dataclasses.replace(run, run_id=one.run_id) for run, one in zip(runs, stored, strict=True)][:2], OURS
+    )
+    report = AuditReport("audit", "runs", OURS.reference, judged)
+    left_out = add_unaudited_runs(tracker, report, stored[:2]).choice.left_out
+    assert left_out == ((stored[2].run_id,) if is_left_out else ())

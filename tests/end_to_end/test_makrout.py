@@ -32,7 +32,7 @@ def test_every_setting_of_the_paper_trains_is_audited_and_reported(command, tmp_
     trained = command("fa-registry", "study", "paper", *SMALL, "--jobs", "2", "--json", timeout=1800)
     assert trained.returncode == 0, trained.stderr
     result = json.loads(trained.stdout)
-    assert len(result["trained"]) == 18 and not result["failed"]
+    assert len(result["trained"]) == 26 and not result["failed"]
     judged = command(
         "fa-registry", "audit", "--study", "paper", *SMALL, "--jobs", "2", "--exit-zero", "--json", timeout=1800
     )

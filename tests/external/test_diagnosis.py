@@ -115,7 +115,9 @@ def test_another_edition_may_be_asked_for(tmp_path):
     assert fa_registry.diagnose(build(), MIXED, 0.9, 0.5, edition="2026-05").verdict == "PASS"
     assert fa_registry.diagnose(build(), MIXED, 0.9, edition="2026-05").verdict == "INCOMPLETE"
     latest = fa_registry.diagnose(build(), MIXED, 0.9, 0.5, edition="2026-12")
-    assert latest.verdict == "INCOMPLETE(D3 undecided)" and not any("adopted" in remark for remark in latest.remarks)
+    assert latest.verdict == "INCOMPLETE(D3 undecided, above)" and not any(
+        "adopted" in remark for remark in latest.remarks
+    )
     with pytest.raises(UnknownName, match="'2026-4'"):
         fa_registry.diagnose(build(), MIXED, edition="2026-4")
 

@@ -11,7 +11,7 @@ from fa_registry.metrics import label_of
 from fa_registry.protocol.engine import judge, judge_all
 from fa_registry.protocol.rule_evaluation import decide, first_fire, required
 from fa_registry.protocol.rules import load_edition
-from fa_registry.records import FurtherLimit, Integrity, Reading
+from fa_registry.records import NORMALISED, REPLACED, RESIDUAL, STREAM, FurtherLimit, Integrity, Reading
 from tests.builders import BEST_P, TEST_SET, answered, frozen, measurements, over_seeds, reading, record, series
 
 EDITION = load_edition("2026-12")
@@ -199,6 +199,92 @@ def test_what_an_audit_elsewhere_trained_itself_must_lie_on_the_side_of_the_verd
     ]
     finding = judge_all(seen, EDITION)[0].findings[2]
     assert (finding.state, finding.undecided) == (state, ("replay on the other side",) if state == "UNDECIDED" else ())
+
+
+@pytest.mark.parametrize("growth", [2.0, 60.0])
+@pytest.mark.parametrize(
+    ("stream", "small", "large", "inapplicable"),
+    [
+        (RESIDUAL, "pass", "fail", ""),
+        (None, "pass", "fail", ""),  # not recorded, as in a user's own loop
+        (REPLACED, "not_applicable", "not_applicable", "no residual stream"),
+        (NORMALISED, "not_applicable", "fail", ""),  # a norm hides small and large growth alike
+    ],
+)
+def test_d1_is_about_a_stream(growth, stream, small, large, inapplicable):
+    runs = over_seeds(dict(enumerate(HALF)), dict.fromkeys(range(3), 0.3))
+    runs = [with_stream(run, stream, growth if run.spec.control == "none" else 2.0) for run in runs]
+    judged = judge_all(runs, EDITION)[0]
+    finding = judged.findings[0]
+    assert finding.outcome == (small if growth == 2.0 else large)
+    assert (finding.inapplicable, finding.observed.value is None) == (inapplicable, bool(inapplicable))
+    expected = {"pass": "PASS", "fail": "WARN(D1)", "not_applicable": "PASS" if inapplicable else "INCOMPLETE"}
+    assert judged.verdict.label == expected[finding.outcome]
+    published = judge_all(runs, load_edition("2026-05"))[0].findings[0]
+    assert published.outcome == ("pass" if growth == 2.0 else "fail")
+
+
+def with_stream(run, stream, growth):
+    measured = measurements(growth=growth, accuracy=run.measurements.scalars["accuracy"].value)
+    conventions = {**run.measurements.conventions, STREAM: stream}
+    conventions = {name: value for name, value in conventions.items() if value is not None}
+    measured = dataclasses.replace(measured, conventions=conventions, answers=run.measurements.answers)
+    trajectory = {"growth_max": series(1.0, growth)}
+    return dataclasses.replace(run, measurements=measured, trajectory=trajectory)
+
+
+LONG = "depends on the length of training"
+
+
+def long_controls(accuracies, **changes):
+    """Controls frozen_long of seeds 0, 1, …, of twice the epochs of the base spec."""
+    fields = {"method": "bp", "control": "frozen_long", "epochs": 6, **changes}
+    return [
+        answered(record(f"long{seed}", measurements(accuracy=value), **fields, seed=seed))
+        for seed, value in enumerate(accuracies)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "frozen", "longer", "state", "undecided"),
+    [
+        (HALF, 0.3, (0.31, 0.3, 0.31), "CLEARS", ()),
+        (HALF, 0.3, (0.6, 0.61, 0.6), "UNDECIDED", (LONG,)),  # above over frozen, below over frozen_long
+        (HALF, 0.3, (0.48, 0.49, 0.485), "UNDECIDED", (LONG,)),  # over frozen_long, the interval contains the limit
+        ((0.25, 0.26, 0.25), 0.3, (0.31, 0.3, 0.31), "UNDERCUT", ()),
+        ((0.25, 0.26, 0.25), 0.3, (0.15, 0.16, 0.15), "UNDECIDED", (LONG,)),  # the longer control got worse
+        ((0.25, 0.26, 0.25), 0.3, (0.235, 0.24, 0.23), "UNDERCUT", ()),  # an open margin contradicts nothing
+        ((0.08, 0.081, 0.08), 0.02, (0.3, 0.3, 0.3), "AT CHANCE", ()),
+    ],
+)
+def test_the_margins_over_both_frozen_controls_have_to_agree_about_the_limit(
+    accuracies, frozen, longer, state, undecided
+):
+    runs = [*over_seeds(dict(enumerate(accuracies)), dict.fromkeys(range(3), frozen)), *long_controls(longer)]
+    finding = judge_all(runs, EDITION)[0].findings[2]
+    assert (finding.state, finding.undecided) == (state, undecided)
+    mean_margin = 100 * (sum(accuracies) - sum(longer)) / 3
+    assert finding.over_frozen_long.mean == pytest.approx(mean_margin)
+    low, high = finding.over_frozen_long.interval
+    assert low < mean_margin < high and finding.over_frozen_long.seeds == (0, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("longer", "changes", "undecided"),
+    [
+        ((0.31, 0.3), {}, ("seeds left out",)),  # one seed has no such control
+        ((0.31, 0.3, 0.31), {"weights": "ab"}, ("control unproven",)),
+        ((0.6, 0.61, 0.6), {"epochs": 8}, ()),  # not twice the epochs: of another setting
+        ((0.6, 0.61, 0.6), {"epochs": 7}, ()),
+        ((), {}, ()),
+    ],
+)
+def test_a_longer_control_that_is_incomplete_or_not_proven_decides_nothing(longer, changes, undecided):
+    runs = over_seeds(dict(enumerate(HALF)), dict.fromkeys(range(3), 0.3))
+    finding = judge_all([*runs, *long_controls(longer, **changes)], EDITION)[0].findings[2]
+    assert finding.undecided == undecided and (finding.state == "CLEARS") == (not undecided)
+    published = judge_all([*runs, *long_controls(longer, **changes)], load_edition("2026-05"))[0].findings[2]
+    assert published.outcome == "pass"
 
 
 @pytest.mark.long

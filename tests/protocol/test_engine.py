@@ -65,7 +65,7 @@ def test_second_opinions_judge_the_same_runs_by_each_edition():
     assert [opinion.judgements[0].verdict.label for opinion in opinions] == [
         "trustworthy",
         "WARN(D1)",
-        "WARN(D3 undecided)",
+        "WARN(D3 undecided, above)",
     ]
     for opinion, edition in zip(opinions, editions, strict=True):
         for judgement, audit in zip(opinion.judgements, judge_all(runs, edition), strict=True):

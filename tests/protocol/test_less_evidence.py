@@ -12,7 +12,7 @@ import pytest
 from fa_registry.protocol.engine import judge_all
 from fa_registry.protocol.rules import load_edition
 from fa_registry.protocol.verdict import combine_verdicts
-from fa_registry.records import CHANCE, Integrity, Reading, RunRecord
+from fa_registry.records import CHANCE, FROZEN_LONG, Integrity, Reading, RunRecord
 from tests.builders import answered, frozen, measurements, record
 
 EDITION = load_edition("2026-12")
@@ -59,6 +59,8 @@ WEAKENINGS: dict[str, Weakening] = {
         lambda run: dataclasses.replace(run, spec=dataclasses.replace(run.spec, weights="ab")), (2,)
     ),
     "no control of seed 3": of_controls(lambda run: None, (3,)),
+    "longer controls unverifiable": lambda run: unverifiable(run) if run.spec.control == FROZEN_LONG else run,
+    "no longer control of seed 3": lambda run: None if (run.spec.control, run.spec.seed) == (FROZEN_LONG, 3) else run,
     "two seeds": lambda run: run if run.spec.seed != 1 else None,
     "runs unverifiable": of_runs(unverifiable),
     "chance not recorded": without_convention(CHANCE),
@@ -98,6 +100,8 @@ def full_evidence(study: str) -> list[RunRecord]:
     accuracies, controls, others = STUDIES[study]
     runs = [record(f"r{seed}", measurements(accuracy=accuracies[seed - 1], **others), seed=seed) for seed in SEEDS]
     runs += [frozen(f"f{seed}", controls[seed - 1], seed=seed) for seed in SEEDS]
+    longer = {"method": "bp", "control": FROZEN_LONG, "epochs": 6}
+    runs += [record(f"l{seed}", measurements(accuracy=controls[seed - 1]), **longer, seed=seed) for seed in SEEDS]
     return [answered(run) for run in runs]
 
 

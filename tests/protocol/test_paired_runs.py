@@ -236,7 +236,7 @@ DOUBTED = {
 @pytest.mark.parametrize("edition", ["2026-04", "2026-05", "2026-05:strict", "2026-12"])
 def test_a_control_of_which_anything_is_not_proven_gives_no_pass(control, edition):
     doubted, why = DOUBTED[control]
-    one_seed = {"2026-12": ("WARN(D3 undecided)", "UNDECIDED")}.get(edition)
+    one_seed = {"2026-12": ("WARN(D3 undecided, above)", "UNDECIDED")}.get(edition)
     run = judge(record(), doubted, load_edition(edition))
     (finding,) = [finding for finding in run.findings if finding.rule in ("D3", "d")]
     label, state = one_seed or (f"WARN({finding.rule} stated)", "STATED")

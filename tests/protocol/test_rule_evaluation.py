@@ -12,7 +12,7 @@ from fa_registry.protocol.engine import judge, judge_all
 from fa_registry.protocol.grouping import seeds_key
 from fa_registry.protocol.rule_evaluation import decide, fires_now, first_fire, required
 from fa_registry.protocol.rules import load_edition
-from fa_registry.records import Reading
+from fa_registry.records import Flag, Reading
 from tests.builders import frozen, measurements, over_seeds, reading, record, series
 from tests.protocol.test_paired_runs import given, sized
 
@@ -84,7 +84,7 @@ def test_nothing_passes_against_a_stated_figure(edition, stated):
         finding = next(finding for finding in audit.findings if finding.rule in ("D3", "d"))
         assert (finding.outcome, finding.state, finding.stated) == ("warn", state, True)
         assert finding.undecided == (("control unproven",) if edition is OURS else ())
-        assert audit.verdict.label == f"WARN({finding.rule} {state.lower()})"
+        assert audit.verdict.flags == (Flag(finding.rule, state.lower(), "above" if edition is OURS else ""),)
 
 
 @pytest.mark.parametrize("edition", [PUBLISHED, load_edition("2026-04")], ids=lambda edition: edition.name)
@@ -132,11 +132,11 @@ def test_a_control_is_not_judged_against_itself():
     ("accuracies", "outcome", "state", "flag"),
     [
         ({1: 0.90, 2: 0.91, 3: 0.89}, "pass", "CLEARS", "PASS"),
-        ({1: 0.80, 2: 0.81, 3: 0.79}, "warn", "UNDECIDED", "WARN(D3 undecided)"),  # low, but so is its certainty
+        ({1: 0.80, 2: 0.81, 3: 0.79}, "warn", "UNDECIDED", "WARN(D3 undecided, below)"),  # low, but so is its certainty
         ({1: 0.801, 2: 0.802, 3: 0.800}, "fail", "UNDERCUT", "FAIL(D3)"),
-        ({1: 0.82, 2: 0.83, 3: 0.84}, "warn", "UNDECIDED", "WARN(D3 undecided)"),
-        ({1: 0.99}, "warn", "UNDECIDED", "WARN(D3 undecided)"),
-        ({1: 0.10}, "warn", "UNDECIDED", "WARN(D3 undecided)"),
+        ({1: 0.82, 2: 0.83, 3: 0.84}, "warn", "UNDECIDED", "WARN(D3 undecided, above)"),
+        ({1: 0.99}, "warn", "UNDECIDED", "WARN(D3 undecided, above)"),
+        ({1: 0.10}, "warn", "UNDECIDED", "WARN(D3 undecided, below)"),
     ],
 )
 def test_depth_utility_over_seeds(accuracies, outcome, state, flag):
@@ -161,6 +161,7 @@ def test_the_interval_has_to_lie_wholly_on_one_side():
         finding = judge_all(runs, load_edition("2026-12", {"D3": threshold}))[0].findings[2]
         assert (finding.state, finding.interval) == (state, (low, high))
         assert finding.undecided == (("margin at the limit",) if state == "UNDECIDED" else ())
+        assert finding.side == {low + 1e-6: "above", high: "below"}.get(threshold, "")
 
 
 def test_every_run_of_a_group_carries_the_same_finding_under_its_own_names():
@@ -181,7 +182,7 @@ def test_fewer_than_three_seeds_decide_nothing(count, margin):
     assert (finding.outcome, finding.state, finding.undecided[0]) == ("warn", "UNDECIDED", "too few seeds")
     assert finding.seeds == count and finding.observed.value == pytest.approx(100 * margin)
     alone = judge(over_seeds({1: 0.9}, {})[0], frozen(accuracy=0.8, seed=1), OURS)
-    assert (alone.findings[2].state, alone.verdict.label) == ("UNDECIDED", "WARN(D3 undecided)")
+    assert (alone.findings[2].state, alone.verdict.label) == ("UNDECIDED", "WARN(D3 undecided, above)")
 
 
 @pytest.mark.parametrize("others", [0.90, 0.70])

@@ -10,7 +10,7 @@ import pytest
 from fa_registry.protocol.engine import judge
 from fa_registry.protocol.rules import load_edition
 from fa_registry.protocol.verdict import combine_verdicts, exit_code, verdict, verdict_label
-from fa_registry.records import OUTCOMES, Verdict
+from fa_registry.records import OUTCOMES, Flag, Verdict
 from tests.builders import frozen, measurements, record
 
 EDITION = load_edition("2026-05")
@@ -54,12 +54,12 @@ def test_strict_fails_on_any_flag():
 @pytest.mark.parametrize(
     ("figures", "expected"),
     [
-        (D1, "WARN(D1; D3 undecided)"),
-        (dict(fidelity=0.5), "WARN(D2 noisy; D3 undecided)"),
-        (D1 | dict(fidelity=0.5), "WARN(D1; D2 noisy; D3 undecided)"),
-        (D1 | D2 | dict(gain=1e-6), "FAIL(D1+D2; D3 undecided)"),
-        (D1 | D2, "WARN(D1; D3 undecided)"),
-        (D2 | dict(gain=None), "INCOMPLETE(D3 undecided)"),
+        (D1, "WARN(D1; D3 undecided, above)"),
+        (dict(fidelity=0.5), "WARN(D2 noisy; D3 undecided, above)"),
+        (D1 | dict(fidelity=0.5), "WARN(D1; D2 noisy; D3 undecided, above)"),
+        (D1 | D2 | dict(gain=1e-6), "FAIL(D1+D2; D3 undecided, above)"),
+        (D1 | D2, "WARN(D1; D3 undecided, above)"),
+        (D2 | dict(gain=None), "INCOMPLETE(D3 undecided, above)"),
     ],
 )
 def test_truth_table_of_2026_12(figures, expected):
@@ -101,18 +101,19 @@ def test_a_run_that_was_stopped_early_may_fail_and_never_passes():
 
 
 def test_an_editions_labels_take_its_flags():
-    assert verdict_label("FAIL", ("D1", "D3 waived")) == "FAIL(D1; D3 waived)"
-    assert verdict_label("needs walk-back:", ("a", "d")) == "needs walk-back: a, d"
+    assert verdict_label("FAIL", (Flag("D1"), Flag("D3", "waived"))) == "FAIL(D1; D3 waived)"
+    assert verdict_label("WARN", (Flag("D3", "undecided", "below"),)) == "WARN(D3 undecided, below)"
+    assert verdict_label("needs walk-back:", (Flag("a"), Flag("d"))) == "needs walk-back: a, d"
     assert (verdict_label("needs walk-back:", ()), verdict_label("PASS", ())) == ("needs walk-back", "PASS")
 
 
 def test_a_row_whose_seeds_have_the_same_verdict_has_this_verdict():
     alike = Verdict("warn", "WARN(D1; method unchecked; measuring not measured again)")
-    alike = dataclasses.replace(alike, flags=("D1", "method unchecked", "measuring not measured again"), base="WARN")
+    flags = (Flag("D1"), Flag("method", "unchecked"), Flag("measuring", "not measured again"))
+    alike = dataclasses.replace(alike, flags=flags, base="WARN")
     assert combine_verdicts([alike, alike]) == alike
-    assert combine_verdicts([alike, dataclasses.replace(alike, flags=("D2",))]).flags == tuple(
-        sorted((*alike.flags, "D2"))
-    )
+    both = combine_verdicts([alike, dataclasses.replace(alike, flags=(Flag("D2"),))])
+    assert both.flags == tuple(sorted((*flags, Flag("D2")), key=str))
 
 
 def test_a_diverged_run_never_passes():
@@ -130,10 +131,10 @@ def test_what_fails_on_a_figure_that_stands_in_for_another_is_marked():
 def test_seeds_combine_to_the_worst_with_every_flag():
     seeds = [
         Verdict("pass", "PASS"),
-        Verdict("warn", "WARN(D1)", ("D1",), "WARN"),
-        Verdict("fail", "FAIL(D3)", ("D3",), "FAIL"),
+        Verdict("warn", "WARN(D1)", (Flag("D1"),), "WARN"),
+        Verdict("fail", "FAIL(D3)", (Flag("D3"),), "FAIL"),
     ]
-    assert combine_verdicts(seeds) == Verdict("fail", "FAIL(D1+D3)", ("D1", "D3"), "FAIL")
+    assert combine_verdicts(seeds) == Verdict("fail", "FAIL(D1+D3)", (Flag("D1"), Flag("D3")), "FAIL")
     assert combine_verdicts(seeds[:1]) == Verdict("pass", "PASS")
     assert combine_verdicts([]).outcome == "incomplete"
 
@@ -148,14 +149,14 @@ def test_a_seed_that_is_worse_is_never_hidden_by_a_milder_one(milder, worse):
 
 def test_a_label_with_a_parenthesis_keeps_it_when_seeds_combine():
     """The label of an edition is never taken apart: only its flags are added."""
-    seeds = [Verdict("warn", f"CHECK (by hand): {code}", (code,), "CHECK (by hand):") for code in ("D1", "D2")]
+    seeds = [Verdict("warn", f"CHECK (by hand): {code}", (Flag(code),), "CHECK (by hand):") for code in ("D1", "D2")]
     assert combine_verdicts(seeds).label == "CHECK (by hand): D1, D2"
 
 
 def test_seeds_combine_in_the_editions_wording():
     base = "needs walk-back:"
-    seeds = [Verdict("fail", f"{base} {code}", (code,), base) for code in "da"]
-    assert combine_verdicts(seeds) == Verdict("fail", "needs walk-back: a, d", ("a", "d"), base)
+    seeds = [Verdict("fail", f"{base} {code}", (Flag(code),), base) for code in "da"]
+    assert combine_verdicts(seeds) == Verdict("fail", "needs walk-back: a, d", (Flag("a"), Flag("d")), base)
     assert combine_verdicts([Verdict("pass", "trustworthy"), seeds[0]]).label == "needs walk-back: d"
     assert combine_verdicts([Verdict("pass", "trustworthy")]).label == "trustworthy"
 

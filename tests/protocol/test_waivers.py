@@ -167,7 +167,7 @@ def test_what_passed_or_is_missing_is_not_waived(tmp_path):
 def test_an_undecided_finding_can_be_waived_too(tmp_path):
     ours = load_edition("2026-12")
     run = record("abcdef1234")
-    assert judge(run, frozen(), ours).verdict.label == "WARN(D3 undecided)"
+    assert judge(run, frozen(), ours).verdict.label == "WARN(D3 undecided, above)"
     assert waive(one(tmp_path), run, ours).verdict.label == "WARN(D3 waived)"
 
 

@@ -27,6 +27,7 @@ from fa_registry.reporting.report_index import Sources
 from fa_registry.reporting.report_values import Values
 from fa_registry.reporting.text.environment import TemplateRenderer, variables
 from tests.reporting.report_changes import changed, with_record
+from tests.reporting.runs import EPOCHS, THREE_SEEDS, full
 
 
 @pytest.fixture
@@ -273,3 +274,27 @@ def test_a_real_form_keeps_everything_but_its_dead_links(pages):
     assert 'href="../index.html"' in form and "the whole audit" in alone
     assert re.findall(r'href="(?!#|https?:)[^"]*"', alone) == []
     assert re.sub(r"<[^>]+>", "", alone) == re.sub(r"<[^>]+>", "", form)
+
+
+def test_the_form_shows_the_margin_over_both_frozen_controls_and_what_frozen_blocks_change(form, judged, record):
+    def runs_of(method, accuracy, **changes):
+        return [full(record(method, seed, accuracy, 1.02, 0.4, 0.0, **changes)) for seed in THREE_SEEDS]
+
+    longer = runs_of("bp", 0.94, control="frozen_long")
+    longer = [dataclasses.replace(run, spec=dataclasses.replace(run.spec, epochs=2 * EPOCHS)) for run in longer]
+    runs = [*runs_of("dfa", 0.9), *runs_of("bp", 0.8, control="frozen"), *longer]
+    context = form(judged(runs, "2026-12"), "dfa")
+    ((statement,),) = [row.said for row in context.depth]
+    assert statement.observed.reading.value == pytest.approx(10.0)
+    assert statement.over_frozen_long.reading.value == pytest.approx(-4.0)
+    low, high = statement.frozen_long_interval
+    assert low < -4.0 < high < 2.0
+    row = runs[3].measurements.sites["h_norm"]
+    assert context.frozen_scale.values[0].number.reading.value == pytest.approx(row[-1].value / row[0].value)
+    plain = [changed(run, conventions={"stream": "replaced"}) for run in judged(runs, "2026-12").runs]
+    replaced = form(dataclasses.replace(judged(runs, "2026-12"), runs=tuple(plain)), "dfa")
+    assert replaced.frozen_scale.n == 0
+    for kind in ("html", "md"):
+        page = TemplateRenderer().render(f"form.{kind}.j2", variables(context))
+        text = " ".join(re.sub(r"<[^>]*>|\\", "", page).split())  # no-break spaces are spaces
+        assert "over frozen_long, with twice the epochs, −4.0 pp" in text and "‖h_L‖/‖h_0‖" in text

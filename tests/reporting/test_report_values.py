@@ -106,8 +106,8 @@ def test_the_guard_of_the_credit_is_written_after_its_p_value(exploded):
 
 
 def test_every_outcome_has_its_place():
-    assert sorted(SEVERITY) == sorted(OUTCOMES)
-    assert SEVERITY == ("error", "fail", "warn", "not_applicable", "skipped", "waived", "pass")
+    assert sorted(SEVERITY) == sorted((*OUTCOMES, "inapplicable"))
+    assert SEVERITY == ("error", "fail", "warn", "not_applicable", "skipped", "waived", "inapplicable", "pass")
 
 
 def test_the_same_sentence_about_both_seeds_is_shown_once(rows):
@@ -159,7 +159,20 @@ def test_by_severity_and_what_decides_before_what_is_only_reported(rows):
         a_finding(f"{outcome}-{gating}", outcome, gating=gating) for gating in (False, True) for outcome in OUTCOMES
     ]
     ordered = most_severe_first(rows(findings, []))
-    assert [row.rule for row in ordered] == [f"{outcome}-{gating}" for outcome in SEVERITY for gating in (True, False)]
+    outcomes = [outcome for outcome in SEVERITY if outcome in OUTCOMES]
+    assert [row.rule for row in ordered] == [f"{outcome}-{gating}" for outcome in outcomes for gating in (True, False)]
+
+
+def test_a_rule_that_does_not_apply_is_not_one_that_could_not_be_judged(rows):
+    missing = a_finding("missing", "not_applicable")
+    inapplicable = a_finding("inapplicable", "not_applicable", inapplicable="no residual stream")
+    ordered = most_severe_first(rows([a_finding("passed", "pass"), inapplicable, missing], []))
+    assert [(row.rule, row.outcome) for row in ordered] == [
+        ("missing", "not_applicable"),
+        ("inapplicable", "inapplicable"),
+        ("passed", "pass"),
+    ]
+    assert (missing.is_missing, inapplicable.is_missing) == (True, False)
 
 
 def test_the_limit_stands_without_its_unit_where_the_report_knows_it_apart(rows):

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fa_registry import jsonio
-from fa_registry.records import RunAudit
+from fa_registry.records import Flag, RunAudit
 from fa_registry.tracking import schema
 from tests.helpers.plugins import NAME, Plugin, installed
 from tests.helpers.stores import copy_store, made_once, working_in
@@ -180,7 +180,7 @@ def test_backpropagation_under_another_name_never_passes(untrained):
     untrained.study()
     code, run = untrained.audit(*BY_CONFORMANCE_ALONE, published=True)
     assert (code, run.verdict.outcome) == (1, "fail")
-    assert "method" in run.verdict.flags
+    assert Flag("method") in run.verdict.flags
     assert of(run, "method").outcome == "fail"
     assert "not_secretly_bp" in of(run, "method").sentence
 

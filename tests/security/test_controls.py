@@ -12,7 +12,7 @@ import pytest
 from fa_registry.protocol import paired_runs
 from fa_registry.protocol.engine import judge_all
 from fa_registry.protocol.rules import load_edition
-from fa_registry.records import AuditReport, RunAudit
+from fa_registry.records import AuditReport, Flag, RunAudit
 from fa_registry.tracking import schema
 from fa_registry.training.checkpoint import load_tensors, save_tensors
 from tests.helpers.stores import copy_store, made_once, working_in
@@ -226,7 +226,7 @@ def test_bp_weights_adopted_as_dfa_with_honest_controls_are_stated_and_never_pas
         (finding,) = [one for one in run.findings if one.rule == "adopted"]
         assert (finding.outcome, finding.state) == ("warn", "STATED")
         assert depth_of(run).outcome == "pass" and run.frozen_doubt == ""  # only the adoption keeps it from a PASS
-        assert run.verdict.outcome == "warn" and "adopted stated" in run.verdict.flags
+        assert run.verdict.outcome == "warn" and Flag("adopted", "stated") in run.verdict.flags
         assert "code" not in {check.subject for check in integrity_of(report, run_id).checks}
     text = form(store, "dfa-adopted")
     assert "✔" not in text and "**May be claimed" not in text and "**Code**" not in text

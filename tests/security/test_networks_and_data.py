@@ -81,7 +81,8 @@ def test_a_network_that_answers_from_the_test_set_gets_no_pass(tmp_path, study):
     with installed_member(tmp_path / "site", "architectures", "looks_up", LOOKS_UP):
         report = study(epochs=4, architectures=["looks_up"], datasets=["digits"], **BP, **SIZES)
     runs = judged(report, control="none")
-    assert [run.verdict.label for run in runs] == ["WARN(D3 undecided; network looks answers up)"] * 3
+    flags = [("D3", "undecided"), ("network", "looks answers up")]
+    assert [[(flag.rule, flag.state) for flag in run.verdict.flags] for run in runs] == [flags] * 3
     for run in runs:  # its frozen control is at chance, and nothing else speaks against it
         assert outcomes(run, "D1", "D2") == {"pass"} and outcomes(run, NETWORK) == {"warn"}
         (depth,) = (finding for finding in run.findings if finding.rule == "D3")

@@ -111,6 +111,7 @@ LEGITIMATE = [
     ({"recipe": recipe(learning_rate=0.0)}, {"epochs": 0}),
     ({"control": "ladder_2"}, {"control": "none"}),
     ({**BP, "control": "ladder_0"}, {**BP, "control": "frozen"}),
+    ({**BP, "control": "frozen_long", "epochs": 4}, {**BP, "control": "frozen", "epochs": 4}),
     ({**BP, "recipe": recipe(credit_norm="none")}, BP),
     ({**BP, "control": "shallow"}, {**BP, "control": "shallow", "architecture_options": {**SHAPE, "num_blocks": 8}}),
     ({**BP, "control": "shallow"}, {**BP, "architecture_options": {**SHAPE, "num_blocks": 0}}),
@@ -137,6 +138,7 @@ FINDINGS = [
     ({}, {"recipe": recipe(schedule="constant")}),
     ({"penalty": 0.01}, {}),
     ({**BP, "control": "frozen"}, {**BP, "control": "shallow"}),
+    ({**BP, "control": "frozen_long", "epochs": 4}, {**BP, "control": "frozen", "epochs": 2}),
     ({"weights": "a"}, {"weights": "a", "method": "fa"}),
     ({"weights": "a"}, {"seed": 43}),
 ]

@@ -8,6 +8,7 @@ import math
 import pytest
 
 from fa_registry.protocol.grouping import groups
+from fa_registry.records import Flag
 from fa_registry.reporting.claims import claims
 from fa_registry.reporting.pitfalls import PitfallContext, own_control
 from fa_registry.reporting.report_index import Sources
@@ -119,4 +120,4 @@ def test_an_accuracy_of_the_eval_batch_written_over_that_of_the_test_set(store, 
     for run in judged(report, method="bp", control="none"):
         finding = depth_of(run)
         assert (finding.outcome, finding.state) == ("warn", "OTHER SET")
-        assert run.verdict.outcome != "pass" and "D3 other set" in run.verdict.flags
+        assert run.verdict.outcome != "pass" and Flag("D3", "other set") in run.verdict.flags

@@ -43,9 +43,26 @@ def test_paper_is_what_the_published_script_covers():
         assert len(trained) == 3 and {spec.seed for spec in specs if spec.control == "frozen"} == trained
 
 
+@pytest.mark.parametrize("name", names())
+def test_every_run_has_all_controls_of_its_setting_and_seed(name):
+    """toy_lq and setting 17 of paper-full have no main metric, so nothing is compared with a control."""
+    study = load_study(name, CPU)
+    if "runs" in study.cost:
+        assert study.cost.startswith(f"{len(study.specs)} runs")
+    for specs in study.settings.values():
+        seeds_of = {
+            control: {spec.seed for spec in specs if spec.control == control}
+            for control in ("none", "frozen", "frozen_long", "shallow")
+        }
+        if specs[0].dataset != "lq":
+            assert len(set(map(frozenset, seeds_of.values()))) == 1, seeds_of
+
+
 def test_the_variant_of_paper_merges_its_two_cifars():
     variant = load_study("paper", {**CPU, "data": "digits", "scale": "0.02"})
-    assert {spec.dataset for spec in variant.specs} == {"digits"} and {spec.epochs for spec in variant.specs} == {1, 2}
+    assert {spec.dataset for spec in variant.specs} == {"digits"} and {
+        spec.setting.epochs for spec in variant.specs
+    } == {1, 2}
     assert ("main", "cifar100") in variant.labels.values() and len(variant.settings) == 5
 
 

@@ -17,7 +17,7 @@ from fa_registry.training.specs import parse_spec, setting_label
 from tests.studies.tiny import TINY, study_file
 
 
-def test_digits_is_fifteen_runs_with_a_frozen_control_for_every_seed():
+def test_digits_is_four_methods_and_three_controls_for_every_seed():
     study = load_study("digits")
     labels = [spec.method_label for spec in study.specs]
     assert {label: labels.count(label) for label in labels} == {
@@ -26,8 +26,10 @@ def test_digits_is_fifteen_runs_with_a_frozen_control_for_every_seed():
         "dfa": 3,
         "dfa+pen λ=0.01": 3,
         "frozen": 3,
+        "frozen_long": 3,
+        "shallow": 3,
     }
-    assert len({spec.identity for spec in study.specs}) == 15
+    assert len({spec.identity for spec in study.specs}) == 21
     assert {spec.seed for spec in study.specs} == {42, 123, 456}
     assert len({spec.setting.identity for spec in study.specs}) == 1
 
@@ -181,6 +183,29 @@ def test_every_setting_and_seed_gets_its_own_frozen_control(tmp_path):
 def test_controls_can_be_chosen(tmp_path):
     text = TINY + "\n[controls]\nfrozen = false\nshallow = true\n"
     assert [spec.control for spec in load_study(study_file(tmp_path, text)).specs] == ["none"] * 4 + ["shallow"] * 2
+
+
+def test_the_longer_frozen_control_has_twice_the_epochs_and_the_setting_of_its_runs(tmp_path):
+    text = TINY + "\n[controls]\nfrozen_long = true\n"
+    specs = load_study(study_file(tmp_path, text)).specs
+    longer = [spec for spec in specs if spec.control == "frozen_long"]
+    assert [spec for spec in specs if spec not in longer] == list(load_study(study_file(tmp_path)).specs)
+    assert [(spec.method, spec.seed, spec.epochs) for spec in longer] == [("bp", 1, 2), ("bp", 2, 2)]
+    assert {spec.setting.identity for spec in specs} == {specs[0].setting.identity}
+    assert {setting_label(spec) for spec in specs} == {setting_label(specs[0])}
+    assert {spec.epochs for spec in load_study(study_file(tmp_path, text), {"epochs": "5"}).specs} == {5, 10}
+
+
+@pytest.mark.parametrize(
+    ("controls", "message"),
+    [
+        ("frozen = false\nfrozen_long = true", "controls.frozen_long: expected frozen = true"),
+        ('frozen_long = "yes"', "controls.frozen_long: expected true or false, found 'yes'"),
+    ],
+)
+def test_the_longer_frozen_control_is_only_for_a_study_with_the_frozen_control(tmp_path, controls, message):
+    with pytest.raises(InvalidFields, match=message):
+        load_study(study_file(tmp_path, f"{TINY}\n[controls]\n{controls}\n"))
 
 
 def test_a_ladder_is_of_every_method_setting_and_seed_below_the_method_itself(tmp_path):

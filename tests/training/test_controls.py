@@ -86,7 +86,7 @@ def test_names():
     assert [control_name(name) for name in ("none", "shallow", "ladder_3")] == ["none", "shallow", "ladder_3"]
     with pytest.raises(ValueError, match="ladder_K to train the last K blocks, found 'ladder_K'"):
         control_name("ladder_K")
-    assert [trains_blocks(name) for name in ("none", "frozen", "shallow", "ladder_0", "ladder_1")] == [
+    assert [trains_blocks(name) for name in ("none", "frozen", "frozen_long", "shallow", "ladder_0", "ladder_1")] == [
         True,
         False,
         False,

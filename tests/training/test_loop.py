@@ -141,6 +141,11 @@ def test_frozen_keeps_its_blocks_and_trains_the_rest():
         assert torch.equal(value, before[name]) == name.startswith("blocks."), name
 
 
+def test_the_longer_frozen_control_is_the_frozen_control_of_its_epochs_bit_for_bit():
+    longer, frozen = (trained(method="bp", control=name, epochs=4)[0] for name in ("frozen_long", "frozen"))
+    assert weights_equal(longer.setup.network, frozen.setup.network)
+
+
 def test_shallow_has_no_blocks():
     trainer, _, outcome = trained(method="bp", control="shallow")
     assert len(trainer.setup.network.blocks) == 0

@@ -109,6 +109,7 @@ HONEST = {
     "learns its feedback": {"method": "kolen_pollack"},
     "trains a bridge": supported("state_bridge"),
     "frozen": {"method": "bp", "control": "frozen"},
+    "frozen_long": {"method": "bp", "control": "frozen_long", "epochs": 2},
     "shallow": {"method": "bp", "control": "shallow"},
     "ladder": {"method": "dfa", "control": "ladder_1"},
     "no epoch": {"epochs": 0},

@@ -98,6 +98,8 @@ def test_options_are_resolved_so_that_the_identity_names_them_all():
         ({"method_options": {"beta": 1}}, "method_options:"),
         ({"control": "frozen"}, "control:"),
         ({"control": "shallow", "method": "bp", "penalty": 1}, "penalty:"),
+        ({"control": "frozen_long", "method": "bp", "epochs": 3}, "epochs: expected an even number"),
+        ({"control": "frozen_long", "method": "dfa", "epochs": 4}, "control: expected method 'bp'"),
         ({"architecture_options": {"num_blocks": 0}}, "architecture_options:"),
     ],
     ids=lambda value: str(value) if isinstance(value, dict) else "",

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 
 from fa_registry.metrics import Headline, headlines_of, over_seeds
 from fa_registry.protocol.grouping import Group
-from fa_registry.protocol.paired_runs import common_chance
+from fa_registry.protocol.paired_runs import common_bigram, common_chance
 from fa_registry.records import Reading
 from fa_registry.reporting.figure_models import PageFigure
 from fa_registry.reporting.figures.canvas import (
@@ -27,7 +27,17 @@ from fa_registry.reporting.figures.canvas import (
     ticks,
 )
 from fa_registry.reporting.figures.frames import from_frame
-from fa_registry.reporting.figures.style import CHANCE_LOOK, CONTROL, GREY_BAND, INK, LIMIT, LIMIT_LOOK, PALETTE, TICK
+from fa_registry.reporting.figures.style import (
+    BIGRAM_LOOK,
+    CHANCE_LOOK,
+    CONTROL,
+    GREY_BAND,
+    INK,
+    LIMIT,
+    LIMIT_LOOK,
+    PALETTE,
+    TICK,
+)
 from fa_registry.reporting.figures.trajectories import limit
 from fa_registry.reporting.labels import group_label, short_names
 from fa_registry.reporting.report_values import Values
@@ -35,15 +45,30 @@ from fa_registry.reporting.text import filters
 from fa_registry.reporting.view_models import Number, Row
 from fa_registry.text_safety import escape_control
 
+BIGRAM_TEXT = "dash-dotted line is the bigram entropy of the training text"
 MOST, LETTERS = 30, 26  # methods in a figure, and characters of a name
 ROW, TOP, BOTTOM = 0.2, 0.36, 0.42  # inches
-COLUMNS = ("method", "control", "seed", "run_id", "value", "reason", "line", "rule", "margin", "chance", "headline")
+COLUMNS = (
+    "method",
+    "control",
+    "seed",
+    "run_id",
+    "value",
+    "reason",
+    "line",
+    "rule",
+    "margin",
+    "chance",
+    "bigram",
+    "headline",
+)
 
 
 def accuracy_numbers(groups: Sequence[Group]) -> pd.DataFrame:
     """Return one row per run, in the order of the groups.
 
     Column `headline` is the headline of the task. Column `chance` is the value that guessing reaches, or NaN if it is unknown.
+    Column `bigram` is the bigram entropy of the training text, or NaN if there is no text.
     Column `line` is the value that a rule requires: the mean of the frozen controls, improved by the required margin. The
     value is NaN if no rule requires a margin. Column `margin` is in the unit of the headline's margin.
     """
@@ -55,9 +80,9 @@ def accuracy_numbers(groups: Sequence[Group]) -> pd.DataFrame:
         for label, record in runs
         if (reading := record.measurements.scalars.get(headline.name)) is not None
     ]
-    chance = common_chance(record for _, record in runs)
-    frame = pd.DataFrame([(*row, line, rule, margin, chance, headline) for row in rows], columns=list(COLUMNS))
-    return frame.astype({"value": float, "line": float, "margin": float, "seed": int, "chance": float})
+    references = [common([record for _, record in runs]) for common in (common_chance, common_bigram)]
+    frame = pd.DataFrame([(*row, line, rule, margin, *references, headline) for row in rows], columns=list(COLUMNS))
+    return frame.astype({"seed": int, **dict.fromkeys(("value", "line", "margin", "chance", "bigram"), float)})
 
 
 def _line(groups: Sequence[Group], headline: Headline) -> tuple[str, float, float]:
@@ -82,8 +107,9 @@ def accuracy_panel(groups: Sequence[Group], width: float = WIDTH) -> PageFigure 
     line, rule = (frame[name].iloc[0] for name in ("line", "rule"))
     text = f"the mean of the frozen controls {_step(frame)} (limit of {rule}), {_value(frame, line)}" if rule else ""
     caption += f" The dashed line is {text}." if text else ""
-    chance = frame["chance"].iloc[0]
-    caption += f" The dotted line is chance, {filters.KINDS[metric.kind](chance)}." if not math.isnan(chance) else ""
+    for name, look in (("chance", "dotted line is chance"), ("bigram", BIGRAM_TEXT)):
+        level = frame[name].iloc[0]
+        caption += f" The {look}, {_value(frame, level)}." if not math.isnan(level) else ""
     hidden = frame["method"].nunique() - MOST
     caption += f" {hidden} more methods are in the table." if hidden > 0 else ""
     return PageFigure(
@@ -145,7 +171,7 @@ def draw(frame: pd.DataFrame, width: float = WIDTH) -> RenderedFigure:
     canvas = Canvas(width, TOP + high + BOTTOM)
     axes = canvas.axes(left, TOP, width - left - 0.2, high)
     axes.set(
-        xlim=padded([*frame["value"], *frame["line"], *frame["chance"]], min_width=0.04),
+        xlim=padded([*frame["value"], *frame["line"], *frame["chance"], *frame["bigram"]], min_width=0.04),
         ylim=(len(methods) - 0.5, -0.5),
     )
     axes.set_yticks(range(len(methods)), map(escape_control, names), color=INK)
@@ -177,9 +203,10 @@ def _ground(axes: Axes, frame: pd.DataFrame) -> None:
     frozen = frame.loc[frame["control"] == "frozen", "value"].dropna()
     if len(frozen):
         axes.axvspan(frozen.min(), frozen.max(), facecolor=GREY_BAND, edgecolor=GREY_BAND, linewidth=1.4, zorder=1)
-    line, rule, chance = (frame[name].iloc[0] for name in ("line", "rule", "chance"))
-    if not math.isnan(chance):
-        axes.axvline(chance, **CHANCE_LOOK, zorder=1)
+    line, rule = (frame[name].iloc[0] for name in ("line", "rule"))
+    for name, look in (("chance", CHANCE_LOOK), ("bigram", BIGRAM_LOOK)):
+        if not math.isnan(level := frame[name].iloc[0]):
+            axes.axvline(level, **look, zorder=1)
     if rule:
         axes.axvline(line, **LIMIT_LOOK)
         text = f"frozen {_step(frame)} ({rule}): {_value(frame, line)}"

@@ -25,7 +25,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 from PIL import Image
 
-from fa_registry.reporting.figures.style import CHANCE_LOOK, DPI, FRAME, INK, LIMIT_LOOK, TICK, styled
+from fa_registry.reporting.figures.style import BIGRAM_LOOK, CHANCE_LOOK, DPI, FRAME, INK, LIMIT_LOOK, TICK, styled
 from fa_registry.reporting.labels import short_names
 from fa_registry.reporting.text.filters import compact
 from fa_registry.text_safety import escape_control
@@ -172,6 +172,11 @@ def chance_line(axes: Axes, chance: float) -> None:
     """Draw a line at the accuracy of guessing, if this accuracy is not NaN."""
     if not math.isnan(chance):
         axes.axhline(chance, **CHANCE_LOOK)
+
+
+def bigram_keys(entropy: float) -> list[Line2D]:
+    """Return the legend entry of the bigram entropy, or an empty list if it is NaN."""
+    return [] if math.isnan(entropy) else [key("bigram of the text", **BIGRAM_LOOK)]
 
 
 def chance_keys(chance: float) -> list[Line2D]:

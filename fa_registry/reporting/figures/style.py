@@ -54,6 +54,7 @@ STYLE: Mapping[str, object] = MappingProxyType(
 DPI = 140  # of PNG files
 LIMIT_LOOK = MappingProxyType({"color": LIMIT, "linewidth": 1.1, "linestyle": (0, (4, 2))})
 CHANCE_LOOK = MappingProxyType({"color": TICK, "linewidth": 1.0, "linestyle": (0, (1, 2))})
+BIGRAM_LOOK = MappingProxyType({"color": TICK, "linewidth": 1.0, "linestyle": (0, (5, 2, 1, 2))})
 
 
 def colours(groups: Sequence[Group]) -> dict[str, tuple[str, object]]:

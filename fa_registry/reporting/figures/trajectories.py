@@ -23,13 +23,14 @@ from fa_registry.metrics import (
     symbol_of,
 )
 from fa_registry.protocol.grouping import Group
-from fa_registry.protocol.paired_runs import common_chance
+from fa_registry.protocol.paired_runs import common_bigram, common_chance
 from fa_registry.records import Reading, RunAudit
 from fa_registry.reporting.figures.canvas import (
     NARROW,
     WIDTH,
     Canvas,
     RenderedFigure,
+    bigram_keys,
     chance_keys,
     key,
     padded,
@@ -37,7 +38,7 @@ from fa_registry.reporting.figures.canvas import (
     ticks,
     whole_ticks,
 )
-from fa_registry.reporting.figures.style import CHANCE_LOOK, CONTROL, LIMIT_LOOK
+from fa_registry.reporting.figures.style import BIGRAM_LOOK, CHANCE_LOOK, CONTROL, LIMIT_LOOK
 from fa_registry.reporting.labels import group_label, short_names
 from fa_registry.reporting.report_values import scalar_metric
 from fa_registry.reporting.text.filters import compact
@@ -64,18 +65,19 @@ def trajectory_figure(
     styles = {method: shades[method] for method, _ in lines}
     for method, style in styles.items():
         _runs(axes, [heights(panel, values) for name, values in lines if name == method], *style)
-    runs = (run.record for group in groups for run in group.runs)
-    chance = common_chance(runs) if panel.is_headline else math.nan
-    levels = [*(rule or ())[1:], *(band or ()), chance]
+    runs = [run.record for group in groups for run in group.runs] if panel.is_headline else []
+    chance, bigram = common_chance(runs), common_bigram(runs)
+    levels = [*(rule or ())[1:], *(band or ()), chance, bigram]
     if rule:
         axes.axhline(heights(panel, rule[1]), **LIMIT_LOOK, zorder=3)
     if band:  # the level that trained blocks have to exceed
         axes.axhspan(*band, color=CONTROL, alpha=0.22, linewidth=0, zorder=1)
         axes.axhline(sum(band) / 2, color=CONTROL, linewidth=0.8, zorder=1)
-    if not math.isnan(chance):
-        axes.axhline(chance, **CHANCE_LOOK, zorder=1)
+    for level, look in ((chance, CHANCE_LOOK), (bigram, BIGRAM_LOOK)):
+        if not math.isnan(level):
+            axes.axhline(level, **look, zorder=1)
     _scale(axes, panel, [values for _, values in lines], levels, width)
-    _legend(canvas, axes, [*_handles(styles, rule, band), *chance_keys(chance)])
+    _legend(canvas, axes, [*_handles(styles, rule, band), *chance_keys(chance), *bigram_keys(bigram)])
     return canvas.rendered()
 
 

@@ -64,6 +64,7 @@ OF_A_RUN = (
 OF_A_RULE = (
     ("outcome", TEXT, "outcome of the rule: pass, warn, fail, error, not_applicable, skipped or waived"),
     ("state", TEXT, "label of the rule's result, such as CLEARS or UNDERCUT"),
+    ("side", TEXT, "side of the limit on which the estimate is if the rule is UNDECIDED: above or below"),
     (
         "observed",
         NUMBER,
@@ -211,7 +212,7 @@ def _cells_of_rule(rule: str, finding: Finding | None) -> Sequence[Any]:
     if finding is None:
         return [Reading(None, f"{rule} did not judge this run")] * len(OF_A_RULE)
     fired = "" if finding.first_fire is None else finding.first_fire
-    return finding.outcome, finding.state, finding.observed, finding.seeds, fired
+    return finding.outcome, finding.state, finding.side, finding.observed, finding.seeds, fired
 
 
 FILE = ReportFile("audit.csv", "one line per run, for a spreadsheet", write_csv)

@@ -110,7 +110,7 @@ def _lines(finding: Finding) -> Iterator[str]:
     yield f"observed: {finding.quantity} {f'N/A ({observed.reason})' if observed.value is None else repr(observed.value)}"
     yield f"run: {finding.run_id}"
     details = {
-        "state": finding.state,
+        "state": finding.state_text,
         "counts for the verdict": "" if finding.gating else "no",
         "site": finding.site,
         f"{level_text(finding.confidence or CONFIDENCE)} interval": finding.interval,

@@ -25,9 +25,9 @@ from fa_registry.metrics import (
     run_metrics,
     table,
 )
+from fa_registry.protocol.answer_intervals import crossed_scores
 from fa_registry.protocol.credit import exact_sites
 from fa_registry.protocol.grouping import Group
-from fa_registry.protocol.paired_runs import crossed_scores
 from fa_registry.protocol.replay_summary import series_label
 from fa_registry.records import AuditReport, EditionReference, Exclusion, Reading, RunAudit, RunSpec
 from fa_registry.reporting.audit_rows import audit_row

@@ -46,6 +46,7 @@ from fa_registry.reporting.report_values import (
     control_text,
     finding_rows,
     seed_row,
+    text_entropies,
 )
 from fa_registry.reporting.view_models import (
     Blank,
@@ -58,6 +59,7 @@ from fa_registry.reporting.view_models import (
     FindingRow,
     JudgedBy,
     Link,
+    Number,
     Row,
     SeedRow,
     Table,
@@ -125,8 +127,10 @@ def form_context(
         headline=headline.metric,
         accuracy=estimates[headline.name],
         sampling=sampling(group.runs),
+        text_entropies=text_entropies(group.runs),
         frozen=estimates[headline.frozen],
         margin=estimates[headline.margin],
+        frozen_scale=sources.values.frozen_scale(group.runs),
         depth=tuple(_depth(opinions[0].findings, group.runs)),
         gamma=estimates[HEADLINE_GAMMA],
         aggregates=tuple(aggregates(group.runs)),
@@ -221,12 +225,16 @@ class FormContext:
     main metric"""
     sampling: Sampling | None
     """Wilson's 95 % interval of the accuracy, from the size of the test set; none if this size is unknown; in fractions of 1"""
+    text_entropies: tuple[Row[Number], ...]
+    """unigram and bigram entropy of the training text, to compare a loss per token with; empty for other tasks"""
     frozen: Estimate
     """the main metric of the frozen controls; a control is paired with the run of the same seed, in the unit of the
     main metric"""
     margin: Estimate
     """margin of the runs over the frozen controls with the same seeds; positive if the runs are better; in percentage
     points, or nats"""
+    frozen_scale: Estimate
+    """factor by which the blocks of the frozen controls change the length of the stream, ‖h_L‖/‖h_0‖"""
     depth: tuple[FindingRow, ...]
     """the leading edition's findings on the margin over the frozen control, in percentage points, or nats"""
     gamma: Estimate
