@@ -382,9 +382,19 @@ def _estimate_fields(margins: Margins) -> dict[str, object]:
         "df": margins.df,
         "error_shares": margins.error_shares,
         "confidence": margins.confidence if margins.interval else None,
-        "basis": scatter_text(list(margins.by_seed.values())) if margins.interval and not margins.stated else "",
+        "basis": _basis(margins),
         "over_frozen_long": over_long and ControlMargin(over_long.mean, over_long.interval, over_long.seeds),
     }
+
+
+def _basis(margins: Margins) -> str:
+    """Return a sentence about the assumption of the margin's interval.
+
+    The text is empty without an interval over paired seeds.
+    """
+    if not margins.interval or margins.stated:
+        return ""
+    return scatter_text(list(margins.by_seed.values()), is_crossed=margins.error_shares is not None)
 
 
 def _obstacles(rule: Rule, margins: Margins) -> Iterator[tuple[UndecidedCause, str]]:

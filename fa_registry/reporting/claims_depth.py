@@ -12,6 +12,7 @@ from types import MappingProxyType
 
 from fa_registry.metrics import HEADLINES, MARGINS, SUBJECTS, Headline, headline_of, over_seeds
 from fa_registry.metrics import MARGIN_SYMBOL as MARGIN
+from fa_registry.protocol.answer_intervals import mean_interval
 from fa_registry.protocol.last_block import CONTROL
 from fa_registry.protocol.last_block import STATE as LAST_BLOCK
 from fa_registry.protocol.last_block import TEXT as LAST_BLOCK_WORDS
@@ -298,12 +299,10 @@ TEST_SAMPLES = "test_samples"  # key of the recorded convention that contains th
 
 @dataclass(frozen=True)
 class Sampling:
-    """Mean accuracy over seeds with two 95 % intervals; all values are fractions.
-
-    All seeds use the same test set. Therefore more seeds narrow the interval over seeds, but not the interval over test samples.
+    """Mean accuracy over seeds with the error of the test set; all values are fractions.
 
     Args:
-        accuracy: The mean accuracy, with Student's t interval over seeds.
+        accuracy: The mean accuracy over seeds.
         samples: Number of test samples.
         over_samples: Wilson's interval of the mean accuracy for `samples` test samples.
     """
@@ -332,25 +331,40 @@ def sampling(runs: Sequence[RunAudit]) -> Sampling | None:
     return Sampling(accuracy, size, (wilson.low, wilson.high))
 
 
+def main_interval(runs: Sequence[RunAudit]) -> tuple[float, float] | None:
+    """Return the 95 % interval of the main metric over seeds and test samples, see `mean_interval`.
+
+    The result is None for fewer than two seeds, for a seed without a value, and for test sets of different or unknown sizes.
+    """
+    headline = _headline(runs[0])
+    readings = {run.record.spec.seed: scalar_metric(run.record, headline.name) for run in runs}
+    sizes = {run.record.measurements.conventions.get(TEST_SAMPLES) for run in runs}
+    values = {seed: reading.value for seed, reading in readings.items() if reading.value is not None}
+    if len(values) < len(runs) or len(sizes) > 1 or not all(sizes):
+        return None
+    return mean_interval(headline, values, [run.record.measurements.answers for run in runs], *sizes, CONFIDENCE)
+
+
 def sampled(runs: Sequence[RunAudit]) -> str:
     """Return the accuracy with its intervals as `. The accuracy is 93.1 %, …`, or "" if they are unknown."""
     estimate = sampling(runs)
     if estimate is None:
         return ""
     value = f". The {_headline(runs[0]).symbol} is {pct(estimate.accuracy.mean.value)}"
-    of_samples = f"{ci(estimate.over_samples)} from the sampling of {estimate.samples:,} test samples only (Wilson)"
-    if interval := estimate.accuracy.interval:
-        over_seeds = f"a 95 % interval of {ci(interval)} over {estimate.accuracy.n} seeds"
-        return f"{value}, with {over_seeds}, and an interval of {of_samples}"
-    return f"{value}, for one seed, with a 95 % interval of {of_samples}"
+    samples = f"{estimate.samples:,} test samples"
+    if interval := main_interval(runs):
+        return f"{value}, with a 95 % interval of {ci(interval)} over {estimate.accuracy.n} seeds and {samples}"
+    interval = ci(estimate.over_samples)
+    return f"{value}, for one seed, with a 95 % interval of {interval} from the sampling of {samples} only (Wilson)"
 
 
 def nearest_limit_text(runs: Sequence[RunAudit], finding: Finding) -> str:
     """Return a warning if the margin is closer to its limit than the sampling error, or "" otherwise.
 
-    The sampling error is half the width of Wilson's interval of the accuracy. If the sampling error is unknown, the text is empty.
+    The sampling error is half the width of Wilson's interval of the accuracy. If the sampling error is unknown, or the interval of
+    the margin contains it, the text is empty.
     """
-    estimate = sampling(runs)
+    estimate = None if finding.error_shares else sampling(runs)
     headline = _headline(runs[0])
     if estimate is None or finding.quantity != headline.margin or None in (finding.threshold, finding.observed.value):
         return ""

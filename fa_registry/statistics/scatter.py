@@ -55,20 +55,28 @@ def _critical(n: int, level: float) -> float:
     return float(np.quantile(distances.max(axis=1) / np.median(distances, axis=1), 1 - level))
 
 
-def scatter_text(values: Sequence[float]) -> str:
-    """Return a sentence about the normality assumption of the t interval.
+def scatter_text(values: Sequence[float], is_crossed: bool = False) -> str:
+    """Return a sentence about the normality assumption of an interval over seeds.
 
     For fewer than two values, return an empty string. For TESTED = 8 values or more, the sentence contains the result of the test
-    of Shapiro and Wilk (1965, Biometrika 52, 591). For fewer values, the sentence states how often the interval contains the
+    of Shapiro and Wilk (1965, Biometrika 52, 591). For fewer values, the sentence states how often a t interval contains the
     true mean. tests/statistics/test_coverage.py simulates these percentages.
+
+    Args:
+        values: one value per seed.
+        is_crossed: whether the interval also contains the error of the test set, see `crossed_mean`. The percentages are not those
+            of such an interval.
     """
     n = len(values)
     if n < 2:
         return ""
     assumed = f"The {level_text(CONFIDENCE)} interval assumes that the values of the seeds are normally distributed"
     if n < TESTED:
+        too_few = f"{assumed}; {n} seeds are too few to test this"
+        if is_crossed:
+            return too_few
         return (
-            f"{assumed}; {n} seeds are too few to test this. The interval of three seeds contains the true mean in 95 % of studies "
+            f"{too_few}. The interval of three seeds contains the true mean in 95 % of studies "
             "for a normal distribution and in 84 % for a log-normal distribution. If one seed in five "
             "collapses, the interval contains the true mean in 48 % of studies"
         )

@@ -40,6 +40,9 @@ def test_too_few_or_equal_values_have_none_that_is_far(values):
 
 def test_few_seeds_cannot_show_how_they_scatter_and_the_text_states_it():
     assert scatter_text([1.0]) == ""
+    assert (
+        "%" not in scatter_text([1.0, 2.0, 3.5], is_crossed=True).partition(";")[2]
+    )  # percentages of another interval
     text = scatter_text([1.0, 2.0, 3.5])
     assert "3 seeds are" in text and "84 %" in text and "48 %" in text
 
