@@ -213,6 +213,14 @@ def test_another_control_counts_but_not_the_same_one_trained_again(before):
     assert [(change.what, change.after) for change in run.changes] == [("frozen control", "f" * 32)]
 
 
+def test_another_level_of_proof_is_another_verdict(before):
+    first = before.runs[0]
+    proven = dataclasses.replace(first, verdict=dataclasses.replace(first.verdict, proof="replayed"))
+    (run,) = audit_diff(before, dataclasses.replace(before, runs=(proven, *before.runs[1:]))).runs
+    assert (run.verdict_a.label, run.verdict_a.proof) == (run.verdict_b.label, "started")
+    assert run.verdict_b.proof == "replayed" and not (run.findings or run.changes)
+
+
 def test_another_threshold_is_reported_by_edition_and_rule(before):
     strict = make_report(RUNS)
     edition = load_edition("2026-05")
