@@ -72,7 +72,12 @@ def test_settings_methods_and_controls_are_told_apart(registry, workplace):
     first, second = plan.settings
     assert (first.labels, first.methods, first.controls, first.epochs) == ((), ("bp", "fa", "dfa"), {"frozen": 1}, 2)
     assert (second.labels, second.methods, second.epochs) == (("penalised",), ("dfa", "dfa+pen"), 3)
-    assert second.controls == {"frozen": 1, "frozen_long": 1, "shallow": 1, "ladder": 3}  # zero trained blocks have no penalty
+    assert second.controls == {
+        "frozen": 1,
+        "frozen_long": 1,
+        "shallow": 1,
+        "ladder": 3,
+    }  # zero trained blocks have no penalty
     assert plan.runs == first.runs + second.runs == 4 + 8
     assert plan.control_runs == 1 + 6
 
