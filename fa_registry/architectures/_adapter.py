@@ -16,6 +16,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from fa_registry.architectures._received_states import (
+    declared_states,
+    first_misfit,
+    is_seen_as,
+    is_seen_at_readout,
+)
 from fa_registry.architectures._stream import norm_name
 from fa_registry.errors import InvalidFields, UsageError
 from fa_registry.tasks._user_loss import Loss, loss_problem
@@ -24,7 +30,6 @@ SKIPS = ("outside", "inside", "none")
 GRADIENTS = ("backward", "forward")  # the sources of the reference gradient, see adapt
 # Tolerance in roundings of the largest value, because the model may add h and f in a fused operation. A larger tolerance would
 # accept a wrong h if f has exploded.
-ROUNDINGS = 16
 
 
 @dataclass(frozen=True)
@@ -106,7 +111,7 @@ class AdaptedNetwork(nn.Module):
         if shifts is None:
             flow.check_runs()
             self._resolve(flow)
-        states = _states(flow, self.sites, self.skip)
+        states = declared_states(flow, self.sites, self.skip)
         if shifts is None:
             self._check(flow, states)
             flow.check_in_place()
@@ -128,7 +133,7 @@ class AdaptedNetwork(nn.Module):
             self.is_skip_open = False
 
     def _misfit(self, flow: _Flow, skip: str) -> tuple[str, int] | None:
-        return _misfit(flow, self.sites, _states(flow, self.sites, skip))
+        return first_misfit(flow, self.sites, declared_states(flow, self.sites, skip))
 
     def _logits(self, x: Tensor) -> Any:
         model_inputs = self.reads.inputs(x) if self.reads.inputs else x
@@ -139,7 +144,7 @@ class AdaptedNetwork(nn.Module):
         """Raise UsageError if block l+1 or the readout does not receive the declared h_l."""
         if self.skip == "none":
             return
-        if len(self.sites) == 1 and not _seen_at_readout(flow, states[-1]):
+        if len(self.sites) == 1 and not is_seen_at_readout(flow, states[-1]):
             raise UsageError(
                 f"adapt: expected `readout` to name the module that receives h_1, found {self.readout or 'none'!r}; with one "
                 f"site, skip={self.skip!r} can only be checked at the readout"
@@ -153,7 +158,7 @@ class AdaptedNetwork(nn.Module):
             # an undeclared readout shows only a wrong skip of the last block: a function may change h_L before this module
             last = self.sites[-1]
             other_state = flow.outputs[last] + (flow.inputs[last] if self.skip == "inside" else 0)
-            if not _seen_as(flow.readout, other_state):
+            if not is_seen_as(flow.readout, other_state):
                 return
         raise UsageError(
             f"adapt: skip={self.skip!r} was declared, but the input of {misfit[0]} differs from the h_{misfit[1]} of this skip; "
@@ -549,57 +554,3 @@ def _inside(name: str, wrappers: Sequence[str]) -> str:
 
 def _default_readout(modules: Mapping[str, nn.Module]) -> str:
     return next((name for name in ("out_ln", "out_head") if name in modules), "")
-
-
-def _states(flow: _Flow, sites: Sequence[str], skip: str) -> list[Tensor]:
-    """Compute h_0..h_L from recorded inputs and outputs; `skip` is as for `adapt`."""
-    pairs = [(flow.inputs[name], flow.outputs[name]) for name in sites]
-    if skip != "outside":
-        return [pairs[0][0], *(output for _, output in pairs)]
-    # a branch of another shape cannot be added to the stream: such a state never matches
-    added = (
-        state + output if state.shape == output.shape else torch.full_like(output, torch.nan) for state, output in pairs
-    )
-    return [pairs[0][0], *added]
-
-
-def _misfit(flow: _Flow, sites: Sequence[str], states: Sequence[Tensor]) -> tuple[str, int] | None:
-    """Return (module, l) for the first module whose input is not the state h_l, or None."""
-    for site, name in enumerate(sites[1:], start=1):
-        if not _same(flow.inputs[name], states[site]):
-            return name, site
-    comparable = flow.readout is not None and (
-        flow.readout.shape == states[-1].shape or len(sites) == 1  # with one site only the readout can show a misfit
-    )
-    return (flow.readout_name, len(sites)) if comparable and not _seen_as(flow.readout, states[-1]) else None
-
-
-def _seen_at_readout(flow: _Flow, state: Tensor) -> bool:
-    """Return whether the shape of the readout's input allows a comparison with a state."""
-    return flow.readout is not None and any(flow.readout.shape == view.shape for view in _views(state))
-
-
-def _seen_as(received: Tensor, state: Tensor) -> bool:
-    return any(_same(received, view) for view in _views(state))
-
-
-def _views(state: Tensor) -> Iterator[Tensor]:
-    """Yield a state and the tensors that a readout usually reads: class token, mean, flat vector."""
-    yield state
-    if state.dim() == 3:
-        yield from (state[:, 0], state.mean(dim=1))
-    if state.dim() == 4:
-        pooled = state.mean(dim=(2, 3), keepdim=True)
-        yield from (pooled, pooled.flatten(1))
-    if state.dim() > 2:
-        yield state.flatten(1)
-
-
-def _same(received: Tensor, declared: Tensor) -> bool:
-    if received.shape != declared.shape:
-        return False
-    tolerance = ROUNDINGS * torch.finfo(declared.dtype).eps
-    largest = torch.nan_to_num(declared, 0.0, 0.0, 0.0).abs().max().item()
-    return torch.allclose(
-        declared, received.to(declared.dtype), rtol=tolerance, atol=tolerance * largest, equal_nan=True
-    )

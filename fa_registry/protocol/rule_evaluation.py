@@ -442,19 +442,13 @@ def _left_out(margins: Margins, over_long: Margins | None) -> Iterator[str]:
 
 
 def _is_side_changed(margins: Margins, over_long: Margins, threshold: float) -> bool:
-    """Return whether the margin over frozen_long contradicts that over frozen.
-
-    This is also the case if it does not confirm that the margin over frozen clears the limit.
-    """
+    """Return whether frozen_long contradicts the margin over frozen, or does not confirm a pass."""
     side, side_of_long = (_decided_side(one, threshold) for one in (margins, over_long))
     return side_of_long != side if side == "above" else (side, side_of_long) == ("below", "above")
 
 
 def _decided_side(margins: Margins, threshold: float) -> Side | Literal[""]:
-    """Return the side of the limit on which the whole interval is.
-
-    The side is empty if the interval contains the limit.
-    """
+    """Return the side of the limit with the whole interval, or "" if the interval contains it."""
     low, high = margins.interval or (-math.inf, math.inf)
     return "below" if high < threshold else "above" if low >= threshold else ""
 

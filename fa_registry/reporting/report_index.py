@@ -140,6 +140,19 @@ class Sources:
         )
         return [replace(other, runs=runs) for other, runs in paired if runs]
 
+    def shallow(self, group: Group) -> list[RunAudit]:
+        """Return the controls without blocks in the setting and with the seeds of a group."""
+        setting = group.runs[0].record.spec.setting.identity
+        seeds = {run.record.spec.seed for run in group.runs}
+        return [
+            run
+            for other in self.groups
+            for run in other.runs
+            if (spec := run.record.spec).control == "shallow"
+            and spec.setting.identity == setting
+            and spec.seed in seeds
+        ]
+
     @cached_property
     def near_settings(self) -> NearSettings:
         """Index that finds judged specifications with nearly equal settings."""

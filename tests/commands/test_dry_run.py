@@ -24,7 +24,7 @@ architectures = ["resmlp"]
 datasets = ["digits"]
 seeds = [1]
 epochs = [3]
-controls = { shallow = true, ladder = true }
+controls = { frozen_long = true, shallow = true, ladder = true }
 architecture_options = { d_hidden = 8, num_blocks = 2 }
 """
 
@@ -73,9 +73,14 @@ def test_settings_methods_and_controls_are_told_apart(registry, workplace):
     first, second = plan.settings
     assert (first.labels, first.methods, first.controls, first.epochs) == ((), ("bp", "fa", "dfa"), {"frozen": 1}, 2)
     assert (second.labels, second.methods, second.epochs) == (("penalised",), ("dfa", "dfa+pen"), 3)
-    assert second.controls == {"frozen": 1, "shallow": 1, "ladder": 3}  # zero trained blocks have no penalty
-    assert plan.runs == first.runs + second.runs == 4 + 7
-    assert plan.control_runs == 1 + 5
+    assert second.controls == {
+        "frozen": 1,
+        "frozen_long": 1,
+        "shallow": 1,
+        "ladder": 3,
+    }  # zero trained blocks have no penalty
+    assert plan.runs == first.runs + second.runs == 4 + 8
+    assert plan.control_runs == 1 + 6
 
 
 def test_json_holds_all_of_the_plan(registry):

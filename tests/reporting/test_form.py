@@ -283,6 +283,7 @@ def test_the_form_shows_the_margin_over_both_frozen_controls_and_what_frozen_blo
     longer = runs_of("bp", 0.94, control="frozen_long")
     longer = [dataclasses.replace(run, spec=dataclasses.replace(run.spec, epochs=2 * EPOCHS)) for run in longer]
     runs = [*runs_of("dfa", 0.9), *runs_of("bp", 0.8, control="frozen"), *longer]
+    runs += runs_of("bp", 0.7, control="shallow")
     context = form(judged(runs, "2026-12"), "dfa")
     ((statement,),) = [row.said for row in context.depth]
     assert statement.observed.reading.value == pytest.approx(10.0)
@@ -291,6 +292,7 @@ def test_the_form_shows_the_margin_over_both_frozen_controls_and_what_frozen_blo
     assert low < -4.0 < high < 2.0
     row = runs[3].measurements.sites["h_norm"]
     assert context.frozen_scale.values[0].number.reading.value == pytest.approx(row[-1].value / row[0].value)
+    assert [value.number.reading.value for value in context.shallow.values] == [0.7] * 3
     plain = [changed(run, conventions={"stream": "replaced"}) for run in judged(runs, "2026-12").runs]
     replaced = form(dataclasses.replace(judged(runs, "2026-12"), runs=tuple(plain)), "dfa")
     assert replaced.frozen_scale.n == 0
@@ -298,3 +300,4 @@ def test_the_form_shows_the_margin_over_both_frozen_controls_and_what_frozen_blo
         page = TemplateRenderer().render(f"form.{kind}.j2", variables(context))
         text = " ".join(re.sub(r"<[^>]*>|\\", "", page).split())  # no-break spaces are spaces
         assert "over frozen_long, with twice the epochs, −4.0 pp" in text and "‖h_L‖/‖h_0‖" in text
+        assert "shallow): 70.0" in text

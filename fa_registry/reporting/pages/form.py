@@ -132,6 +132,7 @@ def form_context(
         frozen=estimates[headline.frozen],
         margin=estimates[headline.margin],
         frozen_scale=sources.values.frozen_scale(group.runs),
+        shallow=sources.values.estimate(sources.shallow(group), headline.metric),
         depth=tuple(_depth(opinions[0].findings, group.runs)),
         gamma=estimates[HEADLINE_GAMMA],
         aggregates=tuple(aggregates(group.runs)),
@@ -238,6 +239,8 @@ class FormContext:
     points, or nats"""
     frozen_scale: Estimate
     """factor by which the blocks of the frozen controls change the length of the stream, ‖h_L‖/‖h_0‖"""
+    shallow: Estimate
+    """the main metric of the controls without blocks (shallow) with the same seeds"""
     depth: tuple[FindingRow, ...]
     """the leading edition's findings on the margin over the frozen control, in percentage points, or nats"""
     gamma: Estimate
