@@ -95,7 +95,7 @@ class RunWithControl:
         if self.control:
             return ()
         last_block_control = self.last_block if last_block.is_exact_on_top(self.record) else None
-        found = (self.frozen, *self.rivals, last_block_control, self.shallow)
+        found = (self.frozen, *self.rivals, self.frozen_long, last_block_control, self.shallow)
         return tuple(record for record in found if record)
 
     @property

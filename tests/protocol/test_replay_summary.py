@@ -79,10 +79,11 @@ def test_a_control_has_a_level_of_its_own():
     assert {found[f"f{seed}"] for seed in SEEDS} == {"replayed"}
 
 
-def test_a_control_without_blocks_counts_too():
+@pytest.mark.parametrize("changes", [{"control": "shallow"}, {"control": "frozen_long", "epochs": 6}])
+def test_every_control_that_a_verdict_needs_counts_too(changes):
     """It decides whether the frozen control may serve, so a verdict is proven no further than it is."""
     shallow = [
-        dataclasses.replace(run, run_id=f"s{run.spec.seed}", spec=dataclasses.replace(run.spec, control="shallow"))
+        dataclasses.replace(run, run_id=f"s{run.spec.seed}", spec=dataclasses.replace(run.spec, **changes))
         for run in controls("stated", "started", "started")
     ]
     records = [*methods("replayed", "replayed", "replayed"), *controls("replayed", "replayed", "replayed")]
