@@ -221,8 +221,8 @@ def _replay_lines(report: AuditReport, printed: Iterable[Group]) -> Iterator[str
     if report.replay and report.replay.runs:
         agreeing = sum(run.outcome == "agrees" for run in report.replay.runs)
         yield (
-            f"{agreeing} of {pluralise(len(report.replay.runs), 'chosen run')} trained again completely, with the same "
-            f"result; --nonce {report.replay.nonce} selects the same runs"
+            f"{agreeing} of {pluralise(len(report.replay.runs), 'chosen run')} trained again completely; --nonce "
+            f"{report.replay.nonce} selects the same runs"
         )
     yield from filter(None, [nonce_text(report.replay)])
 

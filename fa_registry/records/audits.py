@@ -212,7 +212,7 @@ class Verdict(NotebookRepr):
     """the label without its flags; empty if the label has no flags"""
     proof: ProofLevel = "stated"
     """how far replays prove the trainings of method and controls. replayed: at least one run of each was trained again to its
-    end, with the same result; started: only first steps were replayed; stated: a training was not compared
+    end, and its result is judged; started: only first steps were replayed; stated: a training was not compared
     """
 
     @property
