@@ -88,9 +88,7 @@ def test_names():
         control_name("ladder_K")
     assert [trains_blocks(name) for name in ("none", "frozen", "frozen_long", "shallow", "ladder_0", "ladder_1")] == [
         True,
-        False,
-        False,
-        False,
+        *[False] * 4,
         True,
     ]
 
