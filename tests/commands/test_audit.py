@@ -357,11 +357,18 @@ def test_processes_give_the_same_figures_bit_by_bit_and_one_broken_run_breaks_no
     assert here["report"]["runs"] == there["report"]["runs"]
 
 
-def test_a_worker_that_dies_is_the_reason_of_its_runs(unpublished, trained, monkeypatch):
+@pytest.mark.parametrize("broken_pass", [0, 1])
+def test_a_worker_that_dies_is_the_reason_of_its_runs(unpublished, trained, monkeypatch, broken_pass):
+    """The first pass recomputes the runs, and the second replays some of them to their end."""
+    passes = []
+
     def dying(jobs, work, processes, stop, tell):
-        tell(JobEvent(0, "failed", "the worker process died: BrokenProcessPool('terminated abruptly')"))
-        for index in range(1, len(jobs)):
-            tell(JobEvent(index, "done", work(jobs[index], stop, lambda news: None)))
+        passes.append(len(jobs))
+        for index, job in enumerate(jobs):
+            if index == 0 and len(passes) == broken_pass + 1:
+                tell(JobEvent(0, "failed", "the worker process died: BrokenProcessPool('terminated abruptly')"))
+            else:
+                tell(JobEvent(index, "done", work(job, stop, lambda news: None)))
 
     monkeypatch.setattr(remeasure, "run_jobs", dying)
     code, result = audited(trained, "--jobs", "2")
