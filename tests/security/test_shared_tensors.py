@@ -71,6 +71,14 @@ def test_runs_of_one_epoch_and_a_sweep_of_penalties_raise_no_alarm(store, audit)
     assert not report.excluded and len(report.runs) == 12 + 7
 
 
+def test_runs_of_one_step_raise_no_alarm(store, audit):
+    """The readout has the exact gradient under every method, so its first step is the same."""
+    for method in ("bp", "dfa"):
+        train("--method", method, "--seed", "1", "--epochs", "1", recipe="batch_size=1437")
+    _, report = audit("--experiment", "fa_registry", "--trust-logged")
+    assert not report.excluded and len(report.runs) == 12 + 2
+
+
 MLP = {"architecture": "mlp", "architecture_options": {"d_hidden": 16, "num_blocks": 2}}
 MAY = [
     ({}, {"penalty": 0.1}),
