@@ -63,7 +63,8 @@ def test_a_low_frozen_accuracy_that_the_author_types_never_passes(store, audit):
         finding = depth_of(run)
         state = "UNDECIDED" if finding.interval else "STATED"
         assert (finding.outcome, finding.state, finding.stated) == ("warn", state, True)
-        label = f"WARN({finding.rule} {state.lower()}; adopted stated)"
+        flag = f"{finding.rule} {state.lower()}{', above' if finding.interval else ''}"
+        label = f"WARN({flag}; adopted stated)"
         assert finding.reference_run_id == "" and run.verdict.label == label
         assert BY_AUTHOR in finding.sentence
     low, high = depth_of(report.runs[0]).interval  # one draw of unknown origin: √(n + 1) times as wide
