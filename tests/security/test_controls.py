@@ -82,7 +82,7 @@ def stated_by_every_edition(report: AuditReport, method: str) -> None:
             finding, state = depth_of(judgement), "UNDECIDED" if edition >= "2026-12" else "STATED"
             assert (finding.outcome, finding.state, finding.stated) == ("warn", state, True)
             assert finding.reference_run_id == run.frozen_run_id != "" and run.frozen_doubt in finding.sentence
-            assert judgement.verdict.label == f"WARN({finding.rule} {state.lower()})"
+            assert judgement.verdict.label == f"WARN({finding.rule} {state.lower()}{', above' if finding.side else ''})"
 
 
 def judge_believing(report: AuditReport) -> tuple[RunAudit, ...]:
