@@ -27,7 +27,9 @@ def report_replay(measuring: RemeasureOptions, results: Sequence[RemeasuredRun])
             runs.append(ReplayedRun(outcome.run.run_id, check.outcome, check.detail))
     unfitted, needed = unfitted_runs(results, measuring)
     budget = asked_budget(measuring.replay_budget) if measuring.replay == AUTO else None
-    return Replay(measuring.nonce, str(measuring.replay), tuple(runs), budget, tuple(unfitted), needed)
+    return Replay(
+        measuring.nonce, str(measuring.replay), tuple(runs), budget=budget, unfitted=tuple(unfitted), needed=needed
+    )
 
 
 def replay_remarks(results: Sequence[RemeasuredRun], replay: Replay) -> Iterator[str]:

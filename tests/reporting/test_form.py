@@ -299,5 +299,5 @@ def test_the_form_shows_the_margin_over_both_frozen_controls_and_what_frozen_blo
     for kind in ("html", "md"):
         page = TemplateRenderer().render(f"form.{kind}.j2", variables(context))
         text = " ".join(re.sub(r"<[^>]*>|\\", "", page).split())  # no-break spaces are spaces
-        assert "over frozen_long, with twice the epochs, −4.0 pp" in text and "‖h_L‖/‖h_0‖" in text
+        assert "over frozen_long, with twice the epochs, −4.0 pp" in text and "divided by its value at site 0" in text
         assert "shallow): 70.0" in text

@@ -76,9 +76,7 @@ def kept(tmp_path) -> Kept:
 def test_kept_states_of_an_honest_run_fit_together(tmp_path, states, epochs, every):
     run = Kept(tmp_path, states)
     assert run.provenance[schema.KEPT_STATES] == epochs and keeps_every_state(run.provenance) is every
-    integrity = run.integrity()
-    assert integrity.state == "verified" and run.outcome() == "agrees"
-    assert {one.outcome for one in integrity.checks if one.subject == "kept states"} == {"agrees"}
+    assert run.integrity().state == "verified" and run.outcome() == "agrees"
 
 
 @pytest.mark.parametrize("states", [0, "auto"])
@@ -135,7 +133,7 @@ def test_the_nonce_orders_all_kept_epochs(kept):
     record = read_record(kept.tracker, kept.tracker.get(kept.run_id))
     headline = headline_of(record.measurements)
     orders = {
-        tuple(recorded_epochs(kept.tracker, record, RemeasureOptions(nonce=f"{nonce:x}"), EPOCHS, headline).kept)
+        tuple(recorded_epochs(kept.tracker, record, RemeasureOptions(nonce=f"{nonce:x}"), EPOCHS, headline, True).kept)
         for nonce in range(40)
     }
     assert {frozenset(order) for order in orders} == {frozenset({1, 2, 3})}
@@ -173,8 +171,7 @@ def test_a_state_of_another_run_is_a_mismatch(kept, tmp_path):
     for name in (schema.kept_state(2), schema.after_kept_state(2)):
         shutil.copy(other.folder / name, kept.folder / name)
     kept.record()
-    with pytest.raises(IntegrityError, match="does not fit"):  # the replay meets a state of another shape first
-        kept.integrity()
+    assert kept.outcome() == "differs"
 
 
 @pytest.mark.parametrize(
