@@ -165,13 +165,15 @@ def with_checks(integrity: Integrity, checks: Sequence[Check]) -> Integrity:
 
 
 def with_replaced(integrity: Integrity, checks: Sequence[Check]) -> Integrity:
-    """Replace the checks that have the subjects of `checks`, and add the other checks."""
-    subjects = {check.subject for check in checks}
-    replaced = [check for check in integrity.checks if check.subject in subjects]
-    texts = {f"{check.subject}: {check.detail}" for check in replaced}
-    details = tuple(text for text in integrity.details if text not in texts)
+    """Replace the checks that have the subjects of `checks`, and add the other checks.
+
+    A check that is as inconclusive as the one before stays, so the details contain its text once.
+    """
+    inconclusive = {check.subject for check in integrity.checks if is_undecidable(check)}
+    added = [check for check in checks if not (is_undecidable(check) and check.subject in inconclusive)]
+    subjects = {check.subject for check in added}
     others = tuple(check for check in integrity.checks if check.subject not in subjects)
-    return with_checks(dataclasses.replace(integrity, details=details, checks=others), checks)
+    return with_checks(dataclasses.replace(integrity, checks=others), added)
 
 
 def merged(logged: Measurements, recomputed: Measurements) -> Measurements:

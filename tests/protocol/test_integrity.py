@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from fa_registry.protocol.integrity import compare, merged, with_checks
+from fa_registry.protocol.integrity import compare, merged, with_checks, with_replaced
 from fa_registry.records import Check, Integrity, Reading
 from fa_registry.records.configurations import UNDECIDABLE, undecidable
 from tests.builders import measurements
@@ -148,3 +148,19 @@ def test_a_check_that_differs_makes_a_mismatch_and_is_reported_first():
     untold = with_checks(before, (undecidable("feedback", "trained with x, measured with y", "B_01 differs"),))
     assert untold.state == "unverifiable" and untold.details[0].startswith(f"feedback: {UNDECIDABLE}")
     assert [check.subject for check in after.checks] == ["figures", "feedback"]
+
+
+def test_a_second_replay_replaces_the_checks_of_the_first():
+    first = Check("first steps", "agrees", steps=8)
+    unclear = undecidable("initial weights", "trained with x", "other bits")
+    before = with_checks(Integrity("verified"), [first, unclear])
+    whole = Check("whole training", "differs", "epoch 2 differs")
+    after = with_replaced(before, [dataclasses.replace(first, steps=48), whole, unclear])
+    assert {(one.subject, one.outcome, one.steps) for one in after.checks} == {
+        ("first steps", "agrees", 48),
+        ("initial weights", "not possible", 0),
+        ("whole training", "differs", 0),
+    }
+    assert after.state == "mismatch" and len(after.checks) == 3
+    same = with_replaced(before, [unclear])
+    assert same.details == before.details and same.state == "unverifiable"
