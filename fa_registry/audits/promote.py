@@ -12,7 +12,7 @@ from fa_registry.audits.proof import check_record
 from fa_registry.audits.publication import verdict_text
 from fa_registry.audits.recorded_verdicts import auditing
 from fa_registry.audits.reports import recorded_report
-from fa_registry.audits.second_judgement import check_verdicts
+from fa_registry.audits.second_judgement import check_verdicts, judged_again
 from fa_registry.audits.selection import add_unaudited_runs
 from fa_registry.errors import IntegrityError, PromotionRefused, UsageError, join_names
 from fa_registry.evidence.duplicate_weights import compared
@@ -129,6 +129,7 @@ def audited_verdicts(tracker: Tracker, run: StoredRun, edition: str) -> list[Opi
     if record.digests != read_record(tracker, run).digests:
         raise UsageError(f"run {run.run_id}: its files were changed after the audit; audit the run again: {command}")
     check_audit(tracker, run, report, record.spec, command)
+    check_second_training(tracker, report, index, command)
     opinions: list[Opinion] = [(report.edition, report.runs[index])]
     opinions += [(opinion.edition, opinion.judgements[index]) for opinion in report.opinions]
     deciding = deciding_edition(run, [reference for reference, _ in opinions], edition)
@@ -159,6 +160,40 @@ def check_audit(tracker: Tracker, run: StoredRun, report: AuditReport, spec: Run
     for subject, check in {**checks, "audit": check_verdicts(report, True)}.items():
         if check.state == "mismatch":
             raise IntegrityError(f"{subject}: {'; '.join(check.details)}; audit the run again: {command}")
+
+
+def check_second_training(tracker: Tracker, report: AuditReport, index: int, command: str) -> None:
+    """Judge the recorded weights too, if the audit judged second trainings on another machine.
+
+    Such a training cannot be compared with the files of the run. So the recorded weights must have the same outcome.
+
+    Raises:
+        IntegrityError: by a built-in edition, the recorded weights have another outcome.
+    """
+    if not any(judged.record.recorded_result for judged in report.runs):
+        return
+    runs = tuple(replace(judged, record=_recorded_weights(tracker, judged.record)) for judged in report.runs)
+    for reference, judged in [
+        (report.edition, report.runs),
+        *((one.edition, one.judgements) for one in report.opinions),
+    ]:
+        if provenance_of(reference) == SHIPPED:
+            found = judged_again(replace(report, runs=runs), reference)[index].verdict
+            if found.outcome != judged[index].verdict.outcome:
+                raise IntegrityError(
+                    f"the audit judged a second training on another machine, {judged[index].verdict.label}; the recorded weights "
+                    f"are {found.label} by edition {reference.name}. Audit the run on the configuration of its training: {command}"
+                )
+
+
+def _recorded_weights(tracker: Tracker, record: RunRecord) -> RunRecord:
+    if record.recorded_result is None:
+        return record
+    return replace(
+        record,
+        measurements=read_record(tracker, tracker.get(record.run_id)).measurements,
+        recorded_result=None,
+    )
 
 
 def audit_command(run: StoredRun, edition: str) -> str:

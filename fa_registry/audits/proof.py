@@ -16,7 +16,7 @@ from fa_registry.audits.publication import verdict_tags
 from fa_registry.audits.second_judgement import SHOWN, first_lines
 from fa_registry.errors import IntegrityError, RegistryError
 from fa_registry.metrics import declared_fields
-from fa_registry.protocol.integrity import ONLY_IN_TRAINING, compare
+from fa_registry.protocol.integrity import ONLY_IN_TRAINING, compare_records
 from fa_registry.records import AuditReport, Integrity, RunRecord
 from fa_registry.reporting.pages.form import inline_assets, placeholder_form
 from fa_registry.reporting.pages.notes import Notes, not_judged_text
@@ -62,7 +62,7 @@ def check_record(tracker: Tracker, run: StoredRun, reported: RunRecord) -> Integ
     differing += [name for name in sorted({*facts[0], *facts[1]}) if facts[0].get(name) != facts[1].get(name)]
     recorded_scalars, reported_scalars = recorded.measurements.scalars, reported.measurements.scalars
     differing += [name for name in ONLY_IN_TRAINING if recorded_scalars.get(name) != reported_scalars.get(name)]
-    comparison = compare(recorded.measurements, reported.measurements)
+    comparison = compare_records(recorded, reported)
     details = [f"the report's {name} differs from the value that the run recorded" for name in differing]
     details += [f"{check.subject}: {check.detail}" for check in recorded.integrity.checks if check.outcome == "differs"]
     details += comparison.details if comparison.state == "mismatch" else ()

@@ -23,7 +23,7 @@ from fa_registry.errors import IntegrityError, InvalidFields, RegistryError, Usa
 from fa_registry.evidence.exclusions import RemeasuredRun
 from fa_registry.evidence.options import RemeasureOptions
 from fa_registry.evidence.remeasure import checked_measuring, remeasure_all
-from fa_registry.protocol.integrity import compare
+from fa_registry.protocol.integrity import compare_records
 from fa_registry.protocol.replay_summary import proof_level
 from fa_registry.records import AuditReport, EditionReference, Integrity, RunAudit, RunRecord, Verdict
 from fa_registry.reporting.results import Result, TableResult
@@ -161,7 +161,7 @@ def _measured(file_outcome: Verification, reported: RunRecord, remeasured: Remea
         return replace(file_outcome, integrity=Integrity(state, (remeasured.exclusion.reason,)))
     integrity = remeasured.record.integrity
     if integrity.state == "verified":
-        comparison = compare(reported.measurements, remeasured.record.measurements)
+        comparison = compare_records(reported, remeasured.record)
         integrity = integrity if comparison.state == "verified" else comparison
     proof = proof_level([replace(remeasured.record, integrity=integrity)])
     return replace(file_outcome, integrity=integrity, proof=proof)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from fa_registry.metrics import headline_of
+from fa_registry.protocol.integrity import recorded_main_metric
 from fa_registry.protocol.verdict import combine_verdicts, is_intact
 from fa_registry.records import AuditReport, OtherRun, RunAudit, RunRecord, RunSpec, Verdict
 
@@ -95,8 +95,7 @@ def is_repetition(run: RunRecord, other: RunRecord) -> bool:
     digests = [record.provenance.get("final_weights") for record in (run, other)]
     if not any(digests):
         return run.measurements == other.measurements
-    headline = headline_of(run.measurements).name
-    values = [record.measurements.scalars.get(headline) for record in (run, other)]
+    values = [recorded_main_metric(record) for record in (run, other)]
     return digests[0] == digests[1] and values[0] == values[1]
 
 

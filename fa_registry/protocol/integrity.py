@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from fa_registry.metrics import DECLARED
-from fa_registry.records import Check, FigureDifference, Integrity, Measurements, Reading
+from fa_registry.metrics import DECLARED, headline_of
+from fa_registry.records import Check, FigureDifference, Integrity, Measurements, Reading, RunRecord
 from fa_registry.records.configurations import described_difference, is_undecidable, undecidable
 
 SAFETY = 10.0  # factor on the largest deviation of docs/measured/configurations.json
@@ -84,6 +84,7 @@ def tolerance_of(name: str) -> Tolerance:
 
 ONLY_IN_TRAINING = ("loss_train", "accuracy_train", "penalty", "frozen_accuracy")  # not computable from a checkpoint
 FIGURES = "figures"  # subject of the check that `compare` returns
+SECOND_TRAINING = "the report judges a second training of the run, which its audit made on another machine; `fa-registry audit` makes its own"
 SHOWN = 5  # differences that are listed with both values; the others are only counted
 
 
@@ -125,6 +126,30 @@ def compare(logged: Measurements, recomputed: Measurements, is_complete: bool = 
         else "bit-equal"
     )
     return _integrity("verified", [f"every recomputed metric agrees, {agreement}"])
+
+
+def recorded_main_metric(record: RunRecord) -> Reading | None:
+    """Return the main metric of the recorded weights, even if the record judges a second training."""
+    own = record.measurements.scalars.get(headline_of(record.measurements).name)
+    return own if record.recorded_result is None else record.recorded_result
+
+
+def compare_records(first: RunRecord, second: RunRecord) -> Integrity:
+    """Compare the metrics of two records of one run.
+
+    A record may judge a second training on another machine (`RunRecord.recorded_result`). No other machine reproduces that
+    training, so only the main metric of the recorded weights is compared, and the state is never "verified".
+    """
+    sides = [first.measurements, second.measurements]
+    has_second_training = [record.recorded_result is not None for record in (first, second)]
+    is_same_machine = not described_difference(*(side.conventions for side in sides))
+    if not any(has_second_training) or (all(has_second_training) and is_same_machine):
+        return compare(*sides)
+    name = headline_of(first.measurements).name
+    readings = [recorded_main_metric(record) or Reading(None, "not recorded") for record in (first, second)]
+    mains = (Measurements({}, {name: reading}, side.conventions) for reading, side in zip(readings, sides, strict=True))
+    found = compare(*mains)
+    return found if found.state == "mismatch" else Integrity("unverifiable", (SECOND_TRAINING,))
 
 
 def difference_text(differences: Sequence[FigureDifference]) -> list[str]:

@@ -6,10 +6,11 @@ import dataclasses
 
 import pytest
 
-from fa_registry.protocol.integrity import compare, merged, with_checks, with_replaced
+from fa_registry.protocol.grouping import is_repetition
+from fa_registry.protocol.integrity import compare, compare_records, merged, with_checks, with_replaced
 from fa_registry.records import Check, Integrity, Reading
 from fa_registry.records.configurations import UNDECIDABLE, undecidable
-from tests.builders import measurements
+from tests.builders import measurements, record
 
 HERE = {
     **{"threads": 1, "device": "cpu", "torch": "2.13.0", "processor": "EPYC, AVX2"},
@@ -164,3 +165,34 @@ def test_a_second_replay_replaces_the_checks_of_the_first():
     assert after.state == "mismatch" and len(after.checks) == 3
     same = with_replaced(before, [unclear])
     assert same.details == before.details and same.state == "unverifiable"
+
+
+def second_training(value, recorded=0.5, conventions=HERE):
+    """A record whose metrics are those of a second training; the recorded weights have another main metric."""
+    return dataclasses.replace(record("r", taken(conventions, accuracy=value)), recorded_result=Reading(recorded))
+
+
+ELSEWHERE = {**HERE, "processor": "another"}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "state"),
+    [
+        (record("r", taken(accuracy=0.5)), second_training(0.3, conventions=ELSEWHERE), "unverifiable"),
+        (record("r", taken(accuracy=0.7)), second_training(0.3, conventions=ELSEWHERE), "mismatch"),
+        (second_training(0.4), second_training(0.3, conventions=ELSEWHERE), "unverifiable"),
+        (second_training(0.3), second_training(0.3), "verified"),
+        (second_training(0.4), second_training(0.3), "mismatch"),
+        (record("r", taken(accuracy=0.5)), record("r", taken(accuracy=0.5)), "verified"),
+    ],
+)
+def test_a_second_training_elsewhere_is_neither_a_forgery_nor_verified(first, second, state):
+    assert compare_records(first, second).state == compare_records(second, first).state == state
+
+
+def test_controls_with_equal_weights_are_one_control_if_only_one_was_trained_again():
+    weights = {"final_weights": "a" * 64}
+    older = dataclasses.replace(record("old", taken(accuracy=0.5)), provenance=weights)
+    newer = dataclasses.replace(second_training(0.49), provenance=weights)
+    assert is_repetition(older, newer) and is_repetition(newer, older)
+    assert not is_repetition(dataclasses.replace(older, measurements=taken(accuracy=0.49)), newer)
