@@ -22,7 +22,7 @@ from jinja2.bccache import Bucket, BytecodeCache
 
 from fa_registry import plugin_registry
 from fa_registry.cli import NEW_OBJECTS_BETWEEN_COLLECTIONS
-from fa_registry.evidence import remeasure, replay_choice
+from fa_registry.evidence import remeasure, replay_record
 from fa_registry.reporting.text import environment
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from tests.helpers.pictures import blank_pictures
@@ -192,7 +192,7 @@ def known_figures() -> Figures:
 @pytest.fixture(autouse=True)
 def one_nonce(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two audits of one store choose the same runs to train again to their end."""
-    monkeypatch.setattr(replay_choice, "drawn_nonce", lambda: "0123456789abcdef")
+    monkeypatch.setattr(replay_record, "drawn_nonce", lambda: "0123456789abcdef")
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from torch import Tensor
 from fa_registry.conformance.credit_check import copied
 from fa_registry.datasets.base import Splits, tensors_digest
 from fa_registry.errors import pluralise
-from fa_registry.evidence.replay_choice import ranked
+from fa_registry.evidence.replay_record import ranked
 from fa_registry.protocol.integrity import with_checks
 from fa_registry.records import DATA_CHECK, Check, Measurements, RunRecord, Scalar
 from fa_registry.records.configurations import undecidable

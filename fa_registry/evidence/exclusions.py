@@ -19,14 +19,14 @@ class RemeasuredRun:
 
     Attributes:
         record: the run's record, or None if the run is excluded.
-        redrawn: result of the replay of the first steps, or None if nothing was re-initialised.
+        first_steps: result of the replay of the first steps, or None if nothing was re-initialised.
         exclusion: reason why the run is excluded; None if the run is not excluded.
         whole: result of the complete replay, or None if the run was not chosen to be replayed completely.
     """
 
     run: StoredRun
     record: RunRecord | None = None
-    redrawn: ReplayResult | None = None
+    first_steps: ReplayResult | None = None
     exclusion: Exclusion | None = None
     whole: ReplayResult | None = None
 
@@ -35,7 +35,7 @@ class RemeasuredRun:
         """One-line description of the result, with the duration of the replay."""
         if self.exclusion:
             return self.exclusion.reason
-        replay = self.whole or self.redrawn
+        replay = self.whole or self.first_steps
         cost = f"{replay.steps} steps replayed in {replay.seconds:.2f} s" if replay and replay.steps else ""
         return ", ".join(filter(None, (self.record.integrity.state if self.record else "", cost)))
 

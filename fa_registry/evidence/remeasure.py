@@ -6,7 +6,6 @@ import dataclasses
 import importlib.util
 import logging
 import sys
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -16,44 +15,38 @@ from typing import Annotated, Any
 from torch import Tensor
 
 from fa_registry import diagnostics
-from fa_registry.errors import IntegrityError, Interrupted, RegistryError, pluralise
+from fa_registry.errors import IntegrityError
 from fa_registry.evidence.backprop_check import backprop_check
 from fa_registry.evidence.data_check import DataWatch, with_compared_data
 from fa_registry.evidence.duplicate_weights import compared, final_weights, initial_weights
-from fa_registry.evidence.exclusions import INTEGRITY_FAILURE, RemeasuredRun, make_exclusion
+from fa_registry.evidence.exclusions import RemeasuredRun
 from fa_registry.evidence.kept_state_files import kept_state_files
 from fa_registry.evidence.network_check import network_check, task_check, training_check
 from fa_registry.evidence.options import RemeasureOptions
 from fa_registry.evidence.repetitions import with_repetitions
-from fa_registry.evidence.replay_choice import asked_nonce, fact_checks, recorded_epochs
 from fa_registry.evidence.replay_from_seed import OFF, asked_steps, credit_in_training, replay_first_steps
 from fa_registry.evidence.replay_plan import PlannedReplay, asked_budget, planned_replays
+from fa_registry.evidence.replay_record import asked_nonce, fact_checks, recorded_epochs
 from fa_registry.evidence.replayer import RecordedTraining, ReplayResult
+from fa_registry.evidence.run_passes import RECOMPUTING, REPLAYING, RunPass, default_processes, run_job
 from fa_registry.evidence.third_party import Job, built_in_part, measured_apart, usable_members, with_third_party
 from fa_registry.evidence.user_loops import of_own_loop
 from fa_registry.evidence.whole_replay import replay_whole
 from fa_registry.field_types import Converted
 from fa_registry.jsonio import parse_fields
 from fa_registry.metrics import headline_of
-from fa_registry.parallel import usable_cores
-from fa_registry.plugin_registry import IMPORTED
 from fa_registry.protocol.evidence_rules import MEASURING
 from fa_registry.protocol.integrity import compare, merged, with_checks, with_replaced
 from fa_registry.records import CREDIT_CHECK, Check, Integrity, Measurements, Reading, RunRecord
 from fa_registry.records.configurations import described_difference
 from fa_registry.records.manifest_checks import OWN_LOOP
-from fa_registry.studies import executors
-from fa_registry.studies.coordination import asked_resources, check_reach
-from fa_registry.studies.executors.base import JobEvent
-from fa_registry.studies.executors.local import in_one_step, run_jobs, stop_on_signal, supervise
+from fa_registry.studies.coordination import asked_resources
 from fa_registry.studies.method_conformance import code_check
-from fa_registry.studies.progress import Progress
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
-from fa_registry.tracking.reader import check_files, read_record, read_spec
+from fa_registry.tracking.reader import check_files, read_record
 from fa_registry.tracking.stores import open_tracker
 from fa_registry.training.checkpoint import load_tensors
-from fa_registry.training.code_fingerprint import packages_of
 from fa_registry.training.device_names import Processes, resolve
 from fa_registry.training.devices import device_of, on_device, pinned_threads, threads_refused
 from fa_registry.training.measuring import NO_FEEDBACK, machine, obstacle, remeasure
@@ -62,10 +55,6 @@ from fa_registry.training.run_setup import RunSetup, build_setup
 LOG = logging.getLogger(__name__)
 ROLES = {"checkpoint": schema.FINAL, "feedback": schema.FEEDBACK, "initial": schema.INITIAL}
 NO_THREADS = "the run recorded no number of threads, so its metrics cannot be computed in the same way"
-# Starting a process takes 5 s of one core. Recomputing a run of the digits study takes 1 s, and replaying one epoch 0.1 s.
-RUNS_A_PROCESS = 8
-EPOCHS_A_RUN = 10
-RECOMPUTING, REPLAYING = "recomputing", "replaying"  # what a pass over the runs does
 TYPED = {  # option of the recomputation → its type
     "jobs": Processes,
     "replay": Annotated[Any, Converted(asked_steps)],
@@ -110,8 +99,8 @@ def _recomputed(
     opener: Callable[[], Tracker],
 ) -> list[RemeasuredRun]:
     """Recompute each run alone, including the metrics of third-party diagnostics."""
-    job = partial(_job, _remeasured, measuring=measuring, data_root=data_root)
-    results = _each(tracker, runs, RECOMPUTING, job, measuring, opener)
+    work = partial(_remeasured, measuring=measuring, data_root=data_root)
+    results = RunPass(tracker, RECOMPUTING, work, measuring, opener).over(runs)
     return _with_third_party(tracker, results, partial(_third_party_there, opener, measuring, data_root), measuring)
 
 
@@ -126,8 +115,9 @@ def _replayed(
     """Replay the planned runs completely, and add the checks to their results."""
     runs = [outcome.run for outcome in results if outcome.run.run_id in planned]
     LOG.info("to replay the same runs in another audit, use --nonce %s and the same budget", measuring.nonce)
-    job = partial(_job, _replayed_one, measuring=measuring, data_root=data_root, planned=planned)
-    replays = {each.run.run_id: each for each in _each(tracker, runs, REPLAYING, job, measuring, opener)}
+    work = partial(_replayed_one, measuring=measuring, data_root=data_root, planned=planned)
+    outcomes = RunPass(tracker, REPLAYING, work, measuring, opener).over(runs)
+    replays = {each.run.run_id: each for each in outcomes}
     return [
         _with_replay(outcome, replays[outcome.run.run_id]) if outcome.run.run_id in replays else outcome
         for outcome in results
@@ -192,89 +182,11 @@ def _factory_problem(path: str) -> str:
     return f"factory: {path}: Python finds no module {package!r}; set PYTHONPATH to the folder of this module"
 
 
-def _each(
-    tracker: Tracker,
-    runs: Sequence[StoredRun],
-    activity: str,
-    job: Callable[..., RemeasuredRun],
-    measuring: RemeasureOptions,
-    opener: Callable[[], Tracker],
-) -> list[RemeasuredRun]:
-    """Recompute or replay the runs group by group.
-
-    All runs of a group import the same third-party packages.
-
-    Args:
-        activity: what is done with the runs, for the progress.
-        job: function of a tracker's opener and a run.
-    """
-    if measuring.trust_logged:
-        return [job(lambda: tracker, run) for run in runs]
-    groups: dict[frozenset[str], list[int]] = {frozenset(): []}
-    for index, run in enumerate(runs):
-        groups.setdefault(_packages(tracker, run, bool(measuring.factories)), []).append(index)
-    results: dict[int, RemeasuredRun] = {}
-    for packages, indices in groups.items():  # the first group imports no third-party package
-        group_runs = [runs[position] for position in indices]
-        outcomes = _part(tracker, group_runs, activity, job, measuring, opener, bool(packages)) if group_runs else []
-        results |= dict(zip(indices, outcomes, strict=True))
-    return [results[position] for position in range(len(runs))]
-
-
-def _part(
-    tracker: Tracker,
-    runs: Sequence[StoredRun],
-    activity: str,
-    job: Callable[..., RemeasuredRun],
-    measuring: RemeasureOptions,
-    opener: Callable[[], Tracker],
-    third_party: bool,
-) -> list[RemeasuredRun]:
-    """Recompute or replay runs that all import the same third-party packages, or no third-party package."""
-    there = partial(job, opener)
-    if measuring.executor:
-        return _on_a_cluster(tracker, runs, activity, there, measuring)
-    count = min(int(measuring.jobs) or default_processes(runs, activity), len(runs))
-    # Third-party code may end its process or change functions, so it runs in other processes. If this process has
-    # imported such code, built-in metrics are also computed in other processes.
-    run_all = supervise if third_party or IMPORTED else run_jobs
-    if count > 1 or run_all is supervise:
-        with stop_on_signal() as stop:  # this process handles Ctrl-C, which workers ignore
-            return _run(tracker, runs, activity, there, count, stop, run_all)
-    return _run(tracker, runs, activity, partial(job, lambda: tracker), 1, lambda: False, run_all)
-
-
-def _on_a_cluster(
-    tracker: Tracker, runs: Sequence[StoredRun], activity: str, job: Callable, measuring: RemeasureOptions
-) -> list[RemeasuredRun]:
-    """Recompute or replay the runs with the executor that the user chose."""
-    executor = executors.CATALOG.get(measuring.executor)
-    resources = asked_resources(measuring.executor, measuring.cluster, measuring.device, [])
-    with executor.opened(resources) as capacity, stop_on_signal() as stop:
-        check_reach(tracker.uri, capacity)
-        limit = capacity.at_once or default_processes(runs, activity)
-
-        def run_all(jobs: Sequence[Any], task: Callable[..., RemeasuredRun], processes: int, *signals: Any) -> None:
-            executor.run(jobs, partial(in_one_step, task), dataclasses.replace(resources, at_once=processes), *signals)
-
-        return _run(tracker, runs, activity, job, min(int(measuring.jobs) or limit, limit, len(runs)), stop, run_all)
-
-
-def _packages(tracker: Tracker, run: StoredRun, factories: bool) -> frozenset[str]:
-    """Return the third-party packages that must be imported to recompute a run."""
-    # spec.json is read, because the owner of the store can edit the parameters in the tables
-    try:
-        path = tracker.artifact(run.run_id, schema.SPEC)
-        return packages_of(read_spec(path)) if path is not None else frozenset()
-    except RegistryError:  # spec.json is unreadable or names code that is not installed: only --factory imports code
-        return frozenset({OWN_LOOP}) if factories else frozenset()
-
-
 def _with_third_party(
     tracker: Tracker, results: Sequence[RemeasuredRun], job: Job, measuring: RemeasureOptions
 ) -> Sequence[RemeasuredRun]:
     """Add metrics of third-party diagnostics to the recomputed runs; workers measure these metrics."""
-    selected = [outcome for outcome in results if outcome.record and outcome.redrawn]
+    selected = [outcome for outcome in results if outcome.record and outcome.first_steps]
     if not selected or not diagnostics.CATALOG.third_party():
         return results
     count = min(int(measuring.jobs) or default_processes([outcome.run for outcome in selected]), len(selected))
@@ -302,34 +214,12 @@ def _third_party_there(
         return remeasure(setup, checkpoint, feedback, digests, initial, recorded, usable_members())
 
 
-def _job(
-    work: Callable[..., RemeasuredRun],
-    opener: Callable[[], Tracker],
-    run: StoredRun,
-    *signals: Any,
-    measuring: RemeasureOptions,
-    **inputs: Any,
-) -> RemeasuredRun:
-    """Recompute or replay one run; if an error occurs, return it as the `exclusion` of the result.
-
-    A worker opens the tracker itself, because a tracker cannot be pickled.
-    """
-    tracker = opener()
-    try:
-        with on_device(measuring.device):
-            return work(tracker, run, measuring, **inputs)
-    except IntegrityError as error:
-        exclusion = make_exclusion(tracker, run, f"{INTEGRITY_FAILURE}: {error}", kind="integrity")
-        return RemeasuredRun(run, exclusion=exclusion)
-    except Exception as error:
-        return _broken(tracker, run, f"{type(error).__name__}: {error}", traceback.format_exc())
-
-
 def remeasure_one(
     tracker: Tracker, run: StoredRun, measuring: RemeasureOptions, data_root: Path | None
 ) -> RemeasuredRun:
     """Recompute the metrics of one run; if an error occurs, return it as the `exclusion` of the result."""
-    return _job(_remeasured, lambda: tracker, run, measuring=measuring, data_root=data_root)
+    work = partial(_remeasured, measuring=measuring, data_root=data_root)
+    return run_job(work, measuring.device, lambda: tracker, run)
 
 
 def _remeasured(tracker: Tracker, run: StoredRun, measuring: RemeasureOptions, data_root: Path | None) -> RemeasuredRun:
@@ -355,49 +245,6 @@ def _replayed_one(
         replay = replay_whole(data.setup, training, plan.cpu_limit, plan.fits, recorded)
         checks = (*replay.checks, *data.replay_check())
         return RemeasuredRun(run, whole=dataclasses.replace(replay, checks=checks))
-
-
-def _broken(tracker: Tracker, run: StoredRun, error: str, failure: str) -> RemeasuredRun:
-    return RemeasuredRun(run, exclusion=make_exclusion(tracker, run, f"cannot be recomputed: {error}", failure))
-
-
-def _run(
-    tracker: Tracker,
-    runs: Sequence[StoredRun],
-    activity: str,
-    work: Callable,
-    processes: int,
-    stop: Callable[[], bool],
-    run_all: Callable[..., None],
-) -> list[RemeasuredRun]:
-    """Recompute or replay the runs in `processes` workers, which the function `run_all` starts."""
-    results: dict[int, RemeasuredRun] = {}
-    title = f"{activity} {pluralise(len(runs), 'run')}" + (f", {processes} at a time" if processes > 1 else "")
-    with Progress(title, [run.name for run in runs], lambda outcome: outcome.text) as progress:
-
-        def receive(event: JobEvent) -> None:
-            """Keep a worker's result, with the original run instead of the worker's copy."""
-            progress.show(event)
-            if event.kind == "done":
-                results[event.index] = dataclasses.replace(event.value, run=runs[event.index])
-            elif event.kind == "failed":  # the worker ended without a result
-                error = event.value.strip().splitlines()[-1]
-                results[event.index] = _broken(tracker, runs[event.index], error, event.value)
-
-        run_all(runs, work, processes, stop, receive)
-    if len(results) < len(runs):
-        raise Interrupted("stopped while runs were recomputed or replayed; no run was judged")
-    return [results[index] for index in range(len(runs))]
-
-
-def default_processes(runs: Sequence[StoredRun], activity: str = RECOMPUTING) -> int:
-    """Return the fastest number of processes for these runs; 1 if a run needs a GPU."""
-    if any(run.params.get(f"{schema.PARAM}device_class") == "cuda" for run in runs):
-        return 1
-    epoch_params = [run.params.get(f"{schema.PARAM}epochs", "") for run in runs if activity == REPLAYING]
-    replayed = sum(int(epochs) for epochs in epoch_params if epochs.isdecimal() and len(epochs) < 9)
-    work = replayed // EPOCHS_A_RUN if activity == REPLAYING else len(runs)
-    return max(1, min(usable_cores(), work // RUNS_A_PROCESS))
 
 
 def remeasure_run(

@@ -8,7 +8,6 @@ data.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 
 from torch import Tensor
@@ -22,6 +21,7 @@ from fa_registry.evidence.replayer import (
     Replayer,
     ReplayResult,
     concluded,
+    steps_of,
 )
 from fa_registry.evidence.tensor_differences import misfit, relative_difference
 from fa_registry.jsonio import describe_value
@@ -82,24 +82,12 @@ def replay_first_steps(setup: RunSetup, training: RecordedTraining, replay: str 
     checks = [_initial(setup, training), *_feedback(setup, training)]
     if replay == OFF:
         return ReplayResult((*checks, Check("first steps", "not possible", "no replay was requested (--replay off)")))
-    start, cpu_start = time.monotonic(), time.process_time()
     replayer = Replayer(setup, training, _planned(setup, training, replay))
     replayer.run()
-    total = replayer.per_epoch * setup.spec.epochs
-    replayed = list(replayer.checks(total))
+    replayed = list(replayer.checks())
     if training.initial is None:
         checks[0] = _with_replay(checks[0], replayed)
-    return ReplayResult(
-        (*checks, *replayed),
-        steps=replayer.taken,
-        of=total,
-        seconds=time.monotonic() - start,
-        cpu_seconds=time.process_time() - cpu_start,
-        near_backprop=replayer.near_backprop,
-        epoch_seconds=replayer.epoch_seconds,
-        epochs=training.epochs,
-        exact=training.exact,
-    )
+    return replayer.result([*checks, *replayed], is_complete=False)
 
 
 def is_fixed(setup: RunSetup) -> bool:
@@ -209,7 +197,7 @@ def _planned(setup: RunSetup, training: RecordedTraining, replay: str | int) -> 
     """Return the number of steps to replay."""
     if not setup.spec.epochs:
         return 0
-    per_epoch = -(-len(setup.splits.train_labels) // setup.spec.recipe.batch_size)
+    per_epoch = steps_of(setup, 1)
     if replay not in (AUTO, ALL):
         return min(int(replay), per_epoch * max(training.epochs, 1))
     return min(training.early_step or FIRST_STEPS, FIRST_STEPS, per_epoch)

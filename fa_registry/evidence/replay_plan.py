@@ -22,8 +22,8 @@ from dataclasses import dataclass
 
 from fa_registry.evidence.exclusions import RemeasuredRun
 from fa_registry.evidence.options import RemeasureOptions
-from fa_registry.evidence.replay_choice import ranked
 from fa_registry.evidence.replay_from_seed import ALL, AUTO
+from fa_registry.evidence.replay_record import ranked
 from fa_registry.evidence.replayer import ReplayResult
 from fa_registry.jsonio import describe_value
 from fa_registry.protocol.grouping import one_a_seed
@@ -50,19 +50,17 @@ class PlannedReplay:
 
 @dataclass(frozen=True)
 class Candidate:
-    """One run that counts, with its place in the order of the replays.
+    """One run that would be replayed without a limit, with its place in the order.
 
     Attributes:
         index: place of the run in its group, by the nonce; 0 is the first.
         replay: the replay of the first steps, which estimates the cost of the rest.
-        is_asked: whether the run has a place in the plan, or only replaces a run that does not count.
     """
 
     record: RunRecord
     index: int
     rank: str
     replay: ReplayResult
-    is_asked: bool
 
     @property
     def seconds(self) -> float:
@@ -111,9 +109,8 @@ def planned_replays(outcomes: Sequence[RemeasuredRun], measuring: RemeasureOptio
     """
     if measuring.trust_logged or measuring.replay not in (AUTO, ALL):
         return {}
-    candidates = [each for each in _candidates(outcomes, measuring) if each.is_asked]
     replayed = {outcome.run.run_id for outcome in outcomes if outcome.whole}
-    waiting = [each for each in candidates if each.record.run_id not in replayed]
+    waiting = [each for each in _candidates(outcomes, measuring) if each.record.run_id not in replayed]
     if measuring.replay == ALL:
         return {each.record.run_id: PlannedReplay() for each in waiting}
     left = asked_budget(measuring.replay_budget) - spent_seconds(outcomes)
@@ -144,7 +141,7 @@ def unfitted_runs(outcomes: Sequence[RemeasuredRun], measuring: RemeasureOptions
     """
     if measuring.trust_logged or measuring.replay != AUTO:
         return [], 0.0
-    asked = [each for each in _candidates(outcomes, measuring) if each.is_asked]
+    asked = _candidates(outcomes, measuring)
     complete = {outcome.run.run_id for outcome in outcomes if outcome.whole and outcome.whole.is_complete}
     unfitted = [
         UnfittedRun(each.record.run_id, each.record.spec.label, each.record.setting, rounded_up(each.seconds))
@@ -164,11 +161,11 @@ def rounded_up(seconds: float) -> float:
 
 
 def _candidates(outcomes: Sequence[RemeasuredRun], measuring: RemeasureOptions) -> list[Candidate]:
-    """Return the runs that count and can be replayed, in the order of the plan."""
+    """Return the runs that would be replayed without a limit, in the order of the plan."""
     groups: dict[str, list[RemeasuredRun]] = {}
     for outcome in outcomes:
         record = outcome.record
-        is_finished = record and outcome.redrawn and record.status in schema.FINISHED_STATUSES
+        is_finished = record and outcome.first_steps and record.status in schema.FINISHED_STATUSES
         if is_finished and is_replayable(record.spec) and is_intact(record):
             groups.setdefault(record.spec.seeds, []).append(outcome)
     found = (each for group in groups.values() for each in _of_group(group, measuring))
@@ -176,12 +173,13 @@ def _candidates(outcomes: Sequence[RemeasuredRun], measuring: RemeasureOptions) 
 
 
 def _of_group(group: Sequence[RemeasuredRun], measuring: RemeasureOptions) -> Iterator[Candidate]:
-    """Yield the runs of one group that count, in the order of the nonce, replayed runs first."""
+    """Yield the wanted runs of one group in the order of the nonce, replayed runs first."""
     counted = group if measuring.replay == ALL else one_a_seed(group, lambda outcome: outcome.record).values()
 
     def place(outcome: RemeasuredRun) -> tuple[bool, str]:
         return (outcome.whole is None, ranked(measuring.nonce, outcome.run.run_id))
 
     for index, outcome in enumerate(sorted(counted, key=place)):
-        is_asked = index == 0 or outcome.record.spec.control == "frozen" or not outcome.redrawn.exact
-        yield Candidate(outcome.record, index, place(outcome)[1], outcome.redrawn, is_asked or measuring.replay == ALL)
+        is_wanted = index == 0 or outcome.record.spec.control == "frozen" or not outcome.first_steps.exact
+        if is_wanted or measuring.replay == ALL:
+            yield Candidate(outcome.record, index, place(outcome)[1], outcome.first_steps)

@@ -37,10 +37,10 @@ def replay_remarks(results: Sequence[RemeasuredRun], replay: Replay) -> Iterator
 
     They state the share of the steps, what did not fit, and which replays are judged.
     """
-    counts = [(outcome.whole or outcome.redrawn) for outcome in results if outcome.whole or outcome.redrawn]
+    counts = [(outcome.whole or outcome.first_steps) for outcome in results if outcome.whole or outcome.first_steps]
     replays = [each for each in counts if each.steps]
     if replays:
-        steps, total = sum(each.steps for each in replays), sum(each.of for each in replays)
+        steps, total = sum(each.steps for each in replays), sum(each.all_steps for each in replays)
         yield (
             f"In {pluralise(len(replays), 'run')}, training steps were replayed from the specification: {steps} of their "
             f"{total} steps ({100 * steps / total:.1f} %)."

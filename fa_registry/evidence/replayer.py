@@ -77,7 +77,7 @@ class ReplayResult:
     Attributes:
         checks: one result per subject of comparison, such as "feedback".
         steps: number of replayed training steps.
-        of: number of training steps of the whole run.
+        all_steps: number of training steps of the whole run.
         seconds: wall-clock time of the replay in seconds.
         cpu_seconds: CPU time of the replay in seconds.
         near_backprop: the first replayed step in which the method cannot be distinguished from backpropagation, as a text, or an
@@ -91,7 +91,7 @@ class ReplayResult:
 
     checks: tuple[Check, ...]
     steps: int = 0
-    of: int = 0
+    all_steps: int = 0
     seconds: float = 0.0
     cpu_seconds: float = 0.0
     near_backprop: str = ""
@@ -110,6 +110,7 @@ class Replayer:
 
         It ends after `steps` steps, or at the last epoch within `cpu_limit` seconds.
         """
+        self._begun, self._cpu_begun = time.monotonic(), time.process_time()
         trial = Trial.copy_of(setup, generator(setup.spec.seed, "noise", setup.device))
         self.setup = dataclasses.replace(setup, network=trial.network, feedback=trial.feedback)
         # without a CUDA graph, which gives the same numbers but cannot be observed step by step
@@ -123,7 +124,7 @@ class Replayer:
         self._step_seconds: list[float] = []
         self._arrived: list[Arrival] = []
         self._explained: set[str] = set()  # differences that are small enough to come from another configuration
-        self.per_epoch = -(-len(setup.splits.train_labels) // setup.spec.recipe.batch_size)
+        self.per_epoch = steps_of(setup, 1)
         # an author cannot know the steps of a whole replay at which the credits are compared
         self._watched_steps = {1, min(steps, FIRST_STEPS)}
         if not methods.CATALOG.location(setup.spec.method).is_builtin:
@@ -132,12 +133,11 @@ class Replayer:
 
     def run(self) -> None:
         """Replay the steps; stop after the first epoch that differs, or before the CPU limit is exceeded."""
-        start = time.process_time()
         if self._training.exact and not self._epochs.compare(self._trainer):
             self._steps = min(self._steps, FIRST_STEPS)
         if not self.setup.spec.epochs:
             self._compare()
-        while self.taken < self._steps and self._has_time_for_an_epoch(time.process_time() - start):
+        while self.taken < self._steps and self._has_time_for_an_epoch():
             self._trainer.begin_epoch(self._watched)
             if self.taken % self.per_epoch == 0:
                 losses = self._trainer.end_epoch()
@@ -145,13 +145,31 @@ class Replayer:
                     break
         self._steps = self.taken
 
-    def _has_time_for_an_epoch(self, spent: float) -> bool:
-        """Return whether another epoch fits, given the `spent` CPU seconds.
+    def result(self, checks: Sequence[Check], is_complete: bool, measured: Measurements | None = None) -> ReplayResult:
+        """Return the outcome of the replay, with all `checks` and with what the replay cost since it began."""
+        return ReplayResult(
+            tuple(checks),
+            steps=self.taken,
+            all_steps=steps_of(self.setup, self.setup.spec.epochs),
+            seconds=time.monotonic() - self._begun,
+            cpu_seconds=self.cpu_seconds,
+            near_backprop=self.near_backprop,
+            epoch_seconds=self.epoch_seconds,
+            epochs=self._training.epochs,
+            exact=self._training.exact,
+            is_complete=is_complete,
+            measured=measured,
+        )
 
-        Nothing is known before the first epoch.
-        """
+    def _has_time_for_an_epoch(self) -> bool:
+        """Return whether another epoch fits into the limit; before the first epoch, its time is not known."""
         epochs = self.taken // self.per_epoch
-        return not epochs or spent * (epochs + 1) / epochs <= self._cpu_limit
+        return not epochs or self.cpu_seconds * (epochs + 1) / epochs <= self._cpu_limit
+
+    @property
+    def cpu_seconds(self) -> float:
+        """CPU time in seconds since the replay began."""
+        return time.process_time() - self._cpu_begun
 
     @property
     def epoch_seconds(self) -> float:
@@ -277,12 +295,9 @@ class Replayer:
         if self._training.exact and (comparison.difference or comparison.reached >= min(1, self._training.epochs)):
             yield comparison.check(self.taken, "; ".join(problems))
 
-    def checks(self, total: int) -> Iterator[Check]:
-        """Yield the checks of the replay.
-
-        Args:
-            total: number of training steps of the whole run.
-        """
+    def checks(self) -> Iterator[Check]:
+        """Yield the checks of the replay."""
+        total = steps_of(self.setup, self.setup.spec.epochs)
         part = f" ({self._steps / total:.2g} of all)" if total else ""
         share = f"the first {self._steps} of {total} training steps{part} were replayed"
         precision = "bit by bit" if self._training.exact else f"within {SAME_WAY:g} of the distance from the start"
@@ -326,6 +341,11 @@ class Arrival:
     @property
     def text(self) -> str:
         return f"{self.label}, {self.problem}"
+
+
+def steps_of(setup: RunSetup, epochs: int) -> int:
+    """Return the number of training steps of some epochs."""
+    return epochs * -(-len(setup.splits.train_labels) // setup.spec.recipe.batch_size)
 
 
 def concluded(subject: str, difference: str, training: RecordedTraining, is_explained: bool) -> Check:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from fa_registry import diagnostics
 from fa_registry.diagnostics.base import MOMENTS
 from fa_registry.evidence.replay import check_elsewhere, epochs_text
-from fa_registry.evidence.replayer import SAME_WAY, RecordedTraining, Replayer, ReplayResult
+from fa_registry.evidence.replayer import SAME_WAY, RecordedTraining, Replayer, ReplayResult, steps_of
 from fa_registry.protocol.replay_summary import KEPT
 from fa_registry.records import Check, Measurements, Scalar
 from fa_registry.training.checkpoint import load_tensors
@@ -45,15 +45,12 @@ def replay_whole(
     Raises:
         IntegrityError: if the SHA-256 of a file differs from the recorded one.
     """
-    start, cpu_start = time.monotonic(), time.process_time()
-    per_epoch = -(-len(setup.splits.train_labels) // setup.spec.recipe.batch_size)
-    steps = training.epochs * per_epoch
     is_tried = fits or (training.exact and not training.recorded.kept)
-    replayer = Replayer(setup, training, steps if is_tried else 0, cpu_limit)
+    replayer = Replayer(setup, training, steps_of(setup, training.epochs) if is_tried else 0, cpu_limit)
     replayer.run()
-    checks = list(replayer.checks(per_epoch * setup.spec.epochs)) if is_tried else []
+    checks = list(replayer.checks()) if is_tried else []
     measured = None
-    is_complete = is_tried and replayer.taken == steps
+    is_complete = is_tried and replayer.taken == steps_of(setup, training.epochs)
     if is_complete and not training.exact:
         measured = _measured(replayer, setup, recorded)
         headline = setup.task.headline
@@ -63,25 +60,13 @@ def replay_whole(
                 training.recorded.result,
                 measured.scalars.get(headline.name),
                 training.elsewhere,
-                steps=steps,
+                steps=replayer.taken,
                 epochs=training.epochs,
             )
         )
     if not (is_complete and training.exact):
-        checks += replay_kept_states(setup, training, cpu_limit - (time.process_time() - cpu_start))
-    return ReplayResult(
-        tuple(checks),
-        steps=replayer.taken,
-        of=per_epoch * setup.spec.epochs,
-        seconds=time.monotonic() - start,
-        cpu_seconds=time.process_time() - cpu_start,
-        near_backprop=replayer.near_backprop,
-        epoch_seconds=replayer.epoch_seconds,
-        epochs=training.epochs,
-        exact=training.exact,
-        is_complete=is_complete,
-        measured=measured,
-    )
+        checks += replay_kept_states(setup, training, cpu_limit - replayer.cpu_seconds)
+    return replayer.result(checks, is_complete, measured)
 
 
 def _measured(replayer: Replayer, initial: RunSetup, recorded: Mapping[str, Scalar] | None) -> Measurements:

@@ -84,7 +84,7 @@ def tolerance_of(name: str) -> Tolerance:
 
 ONLY_IN_TRAINING = ("loss_train", "accuracy_train", "penalty", "frozen_accuracy")  # not computable from a checkpoint
 FIGURES = "figures"  # subject of the check that `compare` returns
-SECOND_TRAINING = "the report judges a second training of the run, which its audit made on another machine; `fa-registry audit` makes its own"
+SECOND_TRAINING = "the report judges a second training of the run, which its audit made on another machine"
 SHOWN = 5  # differences that are listed with both values; the others are only counted
 
 

@@ -16,7 +16,7 @@ from fa_registry.diagnostics import CATALOG
 from fa_registry.diagnostics.base import Diagnostic, DiagnosticCard, Measured
 from fa_registry.diagnostics.h_norm import PLUGIN as H_NORM
 from fa_registry.errors import StoreError
-from fa_registry.evidence import remeasure
+from fa_registry.evidence import remeasure, run_passes
 from fa_registry.methods import CATALOG as METHODS
 from fa_registry.plugin_registry import Location
 from fa_registry.records import Reading, RunRecord
@@ -370,7 +370,7 @@ def test_a_worker_that_dies_is_the_reason_of_its_runs(unpublished, trained, monk
             else:
                 tell(JobEvent(index, "done", work(job, stop, lambda news: None)))
 
-    monkeypatch.setattr(remeasure, "run_jobs", dying)
+    monkeypatch.setattr(run_passes, "run_jobs", dying)
     code, result = audited(trained, "--jobs", "2")
     (excluded,) = result["report"]["excluded"]
     assert code == 3 and len(result["report"]["runs"]) == 3 and "BrokenProcessPool" in excluded["failure"]
@@ -382,7 +382,7 @@ def test_an_audit_that_is_stopped_judges_nothing(trained, workplace, monkeypatch
         for index in range(1, len(jobs)):
             tell(JobEvent(index, "stopped"))
 
-    monkeypatch.setattr(remeasure, "run_jobs", stopped)
+    monkeypatch.setattr(run_passes, "run_jobs", stopped)
     result = trained(*AUDIT, "--jobs", "2")
     assert result.exit_code == 130
     assert not (workplace / "reports").exists()

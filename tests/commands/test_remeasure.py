@@ -9,7 +9,7 @@ import torch
 
 from fa_registry import diagnostics
 from fa_registry.errors import IntegrityError
-from fa_registry.evidence import remeasure
+from fa_registry.evidence import remeasure, run_passes
 from fa_registry.evidence.exclusions import RemeasuredRun
 from fa_registry.evidence.options import RemeasureOptions
 from fa_registry.evidence.remeasure import remeasure_all, remeasure_one, remeasure_run
@@ -102,7 +102,7 @@ def test_a_changed_file_is_distinguished_from_other_failures(stored, tmp_path, m
 @pytest.mark.parametrize(("count", "cores", "processes"), [(7, 4, 1), (15, 8, 1), (16, 4, 2), (99, 4, 4), (0, 4, 1)])
 def test_processes_are_started_where_they_pay(stored, tmp_path, monkeypatch, count, cores, processes):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)  # a GPU does not matter to CPU runs
-    monkeypatch.setattr(remeasure, "usable_cores", lambda: cores)
+    monkeypatch.setattr(run_passes, "usable_cores", lambda: cores)
     names = [f"run {number}" for number in range(count)]
     runs = [dataclasses.replace(stored(name), params={"cfg/epochs": "100"}) for name in names]
     started = []
@@ -112,7 +112,7 @@ def test_processes_are_started_where_they_pay(stored, tmp_path, monkeypatch, cou
         for index, run in enumerate(jobs):
             tell(JobEvent(index, "done", RemeasuredRun(run, exclusion=Exclusion(run.run_id, run.name, "none"))))
 
-    monkeypatch.setattr(remeasure, "run_jobs", run_jobs)
+    monkeypatch.setattr(run_passes, "run_jobs", run_jobs)
     on_gpu = [dataclasses.replace(run, params=run.params | {"cfg/device_class": "cuda"}) for run in runs]
     for chosen in (runs, on_gpu):
         remeasure_all(MemoryTracker(tmp_path), chosen, RemeasureOptions())
@@ -124,6 +124,6 @@ def test_processes_are_started_where_they_pay(stored, tmp_path, monkeypatch, cou
     [(3, 4, "100", 3), (3, 2, "100", 2), (3, 4, "4", 1), (1, 4, "100", 1), (3, 4, "many", 1)],
 )
 def test_a_replay_of_many_epochs_pays_sooner(stored, monkeypatch, count, cores, epochs, processes):
-    monkeypatch.setattr(remeasure, "usable_cores", lambda: cores)
+    monkeypatch.setattr(run_passes, "usable_cores", lambda: cores)
     runs = [dataclasses.replace(stored(f"run {number}"), params={"cfg/epochs": epochs}) for number in range(count)]
-    assert remeasure.default_processes(runs, remeasure.REPLAYING) == processes
+    assert run_passes.default_processes(runs, run_passes.REPLAYING) == processes

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from fa_registry import jsonio
-from fa_registry.evidence import remeasure
+from fa_registry.evidence import run_passes
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.reader import read_record
@@ -82,7 +82,7 @@ def test_jobs_reach_what_measures(trained, monkeypatch):
     def stopped(jobs, work, processes, stop, tell):
         asked.append(processes)
 
-    monkeypatch.setattr(remeasure, "run_jobs", stopped)
+    monkeypatch.setattr(run_passes, "run_jobs", stopped)
     assert trained(*VERIFY, "--jobs", "2").exit_code == 130 and asked == [2]
 
 

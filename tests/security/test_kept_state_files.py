@@ -15,7 +15,7 @@ from fa_registry.errors import IntegrityError
 from fa_registry.evidence.kept_state_files import FILES
 from fa_registry.evidence.options import RemeasureOptions
 from fa_registry.evidence.remeasure import remeasure_run
-from fa_registry.evidence.replay_choice import recorded_epochs
+from fa_registry.evidence.replay_record import recorded_epochs
 from fa_registry.metrics import headline_of
 from fa_registry.records import Integrity
 from fa_registry.records.manifest_checks import keeps_every_state

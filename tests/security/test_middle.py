@@ -10,8 +10,8 @@ import pytest
 
 from fa_registry import methods
 from fa_registry.evidence import remeasure
-from fa_registry.evidence.replay_choice import drawn_nonce, ranked
 from fa_registry.evidence.replay_plan import PlannedReplay
+from fa_registry.evidence.replay_record import drawn_nonce, ranked
 from fa_registry.protocol.replay_summary import AS_LOGGED
 from fa_registry.studies import training_job as workflow
 from fa_registry.tracking import schema

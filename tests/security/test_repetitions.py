@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from fa_registry.evidence.replay_choice import ranked
+from fa_registry.evidence.replay_record import ranked
 from fa_registry.protocol.evidence_rules import CONTRADICTED
 from fa_registry.records import REPETITIONS, AuditReport, Check
 from fa_registry.tracking import schema

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from fa_registry import diagnostics, jsonio
-from fa_registry.evidence.replay_choice import ranked
+from fa_registry.evidence.replay_record import ranked
 from fa_registry.records import Measurements, RunSpec
 from fa_registry.tracking import schema
 from fa_registry.training.checkpoint import load_into, load_tensors, save_tensors

@@ -60,7 +60,7 @@ def test_no_shipped_method_raises_an_alarm(tmp_path, method, options):
     found = replay_first_steps(tiny_task(**where, penalty=0.01, epochs=1), training)
     assert "differs" not in outcomes(found).values(), found.checks
     assert outcomes(found)["initial weights"] == outcomes(found)["first steps"] == "agrees"
-    assert (found.steps, found.of) == (8, 12)
+    assert (found.steps, found.all_steps) == (8, 12)
     assert credit_in_training(trainer.setup).outcome == "agrees"
 
 

@@ -1,4 +1,4 @@
-"""Random number of the reader, and the data of a run to compare with a replay."""
+"""Nonce of the reader, and the data of a run with which a replay is compared."""
 
 from __future__ import annotations
 
