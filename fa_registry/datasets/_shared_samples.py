@@ -50,12 +50,10 @@ def _shared_windows(splits: Splits) -> int:
     A shingle is a piece of SHINGLE tokens, at any offset. The training text is the training windows one after another, so a test
     window that begins in one training window and ends in the next one is found too.
 
-    A text repeats itself, so single shingles prove nothing: 7 % of the bytes of the pages in docs/ are in shared shingles. Whole
-    windows of 64 bytes are repeated less often: .16 % of these pages, .16 % of German quotations, .8 % of English ones and of the
-    source of Python's library, and 2 % of Perl's manual. The built-in `markov_text` has 0 %. Of changelogs that list the same
-    changes several times it is 22 %, and a model can learn these windows by heart.
+    A text repeats itself, so single shingles prove nothing; whole windows are repeated rarely (docs/decisions/11). In changelogs
+    that list the same changes several times, they are repeated often, and a model can learn these windows by heart.
 
-    A text of 100 MB takes some 5 s of one core, and some 30 s if the training text contains the whole test set.
+    A text of 100 MB takes seconds of one core, and half a minute if the training text contains the whole test set.
     """
     windows = _tokens(splits.test_images)
     candidates = windows[_occurring(splits, _hashes(windows[:, :SHINGLE])).all(axis=1)]  # few windows in most texts
