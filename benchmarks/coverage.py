@@ -16,6 +16,7 @@ import numpy as np
 from benchmarks.calibration import PAGE
 from benchmarks.recording import FOLDER, recorded, stamp
 from benchmarks.tables import inserted
+from fa_registry.protocol.answer_intervals import test_scores
 from fa_registry.statistics import crossed_mean, t_interval
 from fa_registry.tracking.reader import read_record
 from fa_registry.tracking.stores import open_tracker
@@ -41,7 +42,7 @@ def populations(store: str) -> Iterator[tuple[str, str, np.ndarray]]:
     tracker, answers = open_tracker(store), {}
     for run in tracker.search({"fa.kind": "run", "fa.status": "complete"}):
         record = read_record(tracker, run)
-        answers[record.spec.dataset, record.spec.label, record.spec.seed] = record.measurements.answers.scores()
+        answers[record.spec.dataset, record.spec.label, record.spec.seed] = test_scores(record.measurements).scores()
     for data, method in dict.fromkeys(key[:2] for key in sorted(answers)):
         if method != "frozen":
             seeds = [seed for *names, seed in answers if names == [data, method]]

@@ -113,6 +113,8 @@ def over_seeds(accuracies: Mapping[int, float | None], controls: Mapping[int, fl
 def answered(run: RunRecord, samples: int | None = None) -> RunRecord:
     """The run with the answers of its accuracy: the first test samples are right, for every run the same ones."""
     count, accuracy = samples or TEST_SET["test_samples"], run.measurements.scalars["accuracy"].value
-    answers = None if accuracy is None else SampleScores.of("right", np.arange(count) < round(accuracy * count))
+    scores = (
+        {} if accuracy is None else {"accuracy": SampleScores.of("right", np.arange(count) < round(accuracy * count))}
+    )
     conventions = {**run.measurements.conventions, "test_samples": count}
-    return replace(run, measurements=replace(run.measurements, answers=answers, conventions=conventions))
+    return replace(run, measurements=replace(run.measurements, sample_scores=scores, conventions=conventions))

@@ -12,6 +12,7 @@ import numpy as np
 
 from fa_registry.diagnostics.base import Diagnostic, DiagnosticCard, Measured, Observation
 from fa_registry.diagnostics.gamma import NOT_CREDITED, defined, gamma_refusals, no_gamma
+from fa_registry.metrics import HEADLINE_GAMMA
 from fa_registry.records import Reading
 
 REDUCE: dict[str, Callable[[np.ndarray], float]] = {"mean": np.mean, "median": np.median}
@@ -21,7 +22,7 @@ NAMES = tuple(
     for over_sites in REDUCE
     for over_samples in REDUCE
 )
-QUANTITIES = ("gamma_deep_mean", *NAMES, "gamma_spread")
+QUANTITIES = (HEADLINE_GAMMA, *NAMES, "gamma_spread")
 
 
 class Aggregates(Diagnostic):
@@ -41,8 +42,8 @@ class Aggregates(Diagnostic):
     def measure(self, observation: Observation) -> Measured:
         """Compute the eight aggregates of Γ and the spread of these aggregates.
 
-        The value of gamma_deep_mean_mean is also reported as gamma_deep_mean. Sites whose credit is exact by construction are
-        excluded.
+        The value of gamma_deep_mean_mean is also reported as gamma_deep_mean, with the mean cosine of every sample if all cosines
+        are defined. Sites whose credit is exact by construction are excluded.
         """
         if absence_reason := no_gamma(observation):
             return Measured(scalars=dict.fromkeys(QUANTITIES, Reading(None, absence_reason)))
@@ -64,7 +65,14 @@ class Aggregates(Diagnostic):
             if defined_values
             else Reading(None, "no aggregate has a value")
         )
-        return Measured(scalars={"gamma_deep_mean": values["gamma_deep_mean_mean"], **values, "gamma_spread": spread})
+        headline = values["gamma_deep_mean_mean"]
+        by_sample = observation.alignments[[site for site in counted_sites if site > 0]]
+        # the mean over sites of a sample is defined only if its cosine is defined at every site
+        has_scores = headline.value is not None and not np.isnan(by_sample).any()
+        return Measured(
+            scalars={HEADLINE_GAMMA: headline, **values, "gamma_spread": spread},
+            cosines={HEADLINE_GAMMA: by_sample.mean(axis=0)} if has_scores else {},
+        )
 
 
 def _aggregate(

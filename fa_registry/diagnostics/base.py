@@ -125,11 +125,13 @@ class DiagnosticCard:
 class Measured:
     """Result of a diagnostic.
 
-    `sites` contains one Reading per site 0..L for each metric name, `scalars` one Reading for each metric name.
+    `sites` contains one Reading per site 0..L for each metric name, `scalars` one Reading for each metric name. `cosines` contains
+    the mean cosine of every sample, (N,), for each scalar metric that is the mean of these; only built-in diagnostics report it.
     """
 
     sites: Mapping[str, SiteReadings] = field(default_factory=dict)
     scalars: Mapping[str, Reading] = field(default_factory=dict)
+    cosines: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
 class Diagnostic(abc.ABC):

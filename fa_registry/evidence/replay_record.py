@@ -129,7 +129,9 @@ def _differences(
     if measured.sites:
         missing = [name for name in schema.SITE_METRICS if name in measured.sites and name not in logged.sites]
         differences += [f"{name}: not logged" for name in missing]
-        pair = (dataclasses.replace(measurements, conventions=conventions) for measurements in (logged, measured))
+        # the rows of a series contain no scores of single samples
+        sides = {"conventions": conventions, "sample_scores": {}}
+        pair = (dataclasses.replace(measurements, **sides) for measurements in (logged, measured))
         differences += difference_text(compare(*pair).differences)
     return "; ".join(differences)
 

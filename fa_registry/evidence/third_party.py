@@ -73,7 +73,7 @@ def with_third_party(record: RunRecord, logged: Measurements, extra: Measurement
         dict(sorted({**extra.scalars, **built_in.scalars}.items())),
         {**extra.conventions, **built_in.conventions},
         dict(sorted({**failures, **built_in.failures}.items())),
-        built_in.answers,
+        built_in.sample_scores,
     )
     return dataclasses.replace(record, measurements=measurements, integrity=integrity)
 
@@ -81,7 +81,7 @@ def with_third_party(record: RunRecord, logged: Measurements, extra: Measurement
 def third_party_part(measurements: Measurements) -> Measurements:
     """Return only the metrics of third-party diagnostics."""
     third_party = without_built_in(Measured(measurements.sites, measurements.scalars))
-    return dataclasses.replace(measurements, sites=third_party.sites, scalars=third_party.scalars, answers=None)
+    return dataclasses.replace(measurements, sites=third_party.sites, scalars=third_party.scalars, sample_scores={})
 
 
 def built_in_part(measurements: Measurements) -> Measurements:

@@ -1,6 +1,6 @@
-"""Intervals of a mean over seeds and test samples, in the unit of a run's main metric.
+"""Intervals of a mean over seeds and samples, in the unit of a metric.
 
-The answers of the test samples determine the interval. Without them, the error of the test set is that of a share.
+The scores of the single samples determine the interval. Without them, the error of the test set is that of a share.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import mean
 
-from fa_registry.metrics import Headline
-from fa_registry.records import SampleScores
+from fa_registry.metrics import Headline, headline_of
+from fa_registry.records import Measurements, SampleScores
 from fa_registry.statistics import (
     CONFIDENCE,
     CrossedMean,
@@ -36,7 +36,7 @@ def with_test_set(
 
 
 def crossed_scores(
-    answers: Sequence[SampleScores | None],
+    scores: Sequence[SampleScores | None],
     references: Sequence[SampleScores | None] = (),
     confidence: float = CONFIDENCE,
 ) -> CrossedMean | None:
@@ -45,26 +45,48 @@ def crossed_scores(
     With `references`, this is the mean difference from their scores. Return None if the scores of a seed are not recorded or not
     finite, if the test sets differ in their size, or if there are fewer than two seeds.
     """
-    sides = (*answers, *references)
+    sides = (*scores, *references)
     sizes = {(one.kind, one.samples) for one in sides if one}
-    if len(answers) < 2 or not all(sides) or len(sizes) > 1 or sides[0].samples < 2:
+    if len(scores) < 2 or not all(sides) or len(sizes) > 1 or sides[0].samples < 2:
         return None
-    rows = [one.scores() for one in answers]
+    rows = [one.scores() for one in scores]
     rows = [row - other.scores() for row, other in zip(rows, references, strict=True)] if references else rows
     return crossed_mean(rows, confidence) if all(math.isfinite(row.sum()) for row in rows) else None
+
+
+def test_scores(measurements: Measurements) -> SampleScores | None:
+    """Return the scores of the test samples for the main metric, or None if they are not recorded."""
+    return measurements.sample_scores.get(headline_of(measurements).name)
+
+
+def crossed_metric(
+    name: str, measurements: Sequence[Measurements], references: Sequence[Measurements] = ()
+) -> CrossedMean | None:
+    """Return the mean of a metric over seeds and samples, or the mean difference from `references`.
+
+    Return None as `crossed_scores` does, and also if the runs were measured on different samples.
+
+    Args:
+        name: name of the metric.
+        measurements: one entry per seed.
+        references: one entry per seed, in the same order.
+    """
+    batches = {one.conventions.get("eval_digest") for one in (*measurements, *references)}
+    sides = ([one.sample_scores.get(name) for one in side] for side in (measurements, references))
+    return crossed_scores(*sides) if len(batches) == 1 else None
 
 
 def mean_interval(
     headline: Headline,
     values: Mapping[int, float],
-    answers: Iterable[SampleScores | None],
+    scores: Iterable[SampleScores | None],
     samples: int,
     confidence: float,
 ) -> tuple[float, float] | None:
     """Return the interval of the mean main metric, or None for fewer than two values."""
     if len(values) < 2:
         return None
-    if crossed := crossed_scores(list(answers), confidence=confidence):
+    if crossed := crossed_scores(list(scores), confidence=confidence):
         interval = crossed.interval
     else:
         interval = t_interval(values.values(), confidence)

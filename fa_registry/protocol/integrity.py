@@ -47,9 +47,9 @@ class Tolerance:
 # A norm may be 1e-9, so its tolerance is relative. The small absolute tolerance of a gradient norm is the float32 rounding
 # error of a sample that is already fitted.
 COUNT = Tolerance()
-ANSWERS = "answers"  # share of test samples whose score is the recorded one
+SAMPLE_SCORES = "sample_scores"  # share of samples whose score is the recorded one
 TOLERANCES: dict[str, Tolerance] = {
-    ANSWERS: Tolerance(absolute=1e-3),  # another machine may change a few answers
+    SAMPLE_SCORES: Tolerance(absolute=1e-3),  # another machine may change a few scores
     "gamma_samples": COUNT,
     "rho_defined": COUNT,
     "gamma_null_p": Tolerance(absolute=0.05),  # one rank among 20, the smallest number of draws
@@ -103,8 +103,8 @@ def compare(logged: Measurements, recomputed: Measurements, is_complete: bool = 
     configuration_difference = described_difference(logged.conventions, recomputed.conventions)
     differences, absent = [], []
     unlogged = list(_unlogged(logged, recomputed)) if is_complete else []
-    answers = _answers(logged, recomputed)
-    for name, site, logged_reading, recomputed_reading in (*pairs(logged, recomputed), *answers, *unlogged):
+    scores = _scores(logged, recomputed)
+    for name, site, logged_reading, recomputed_reading in (*pairs(logged, recomputed), *scores, *unlogged):
         if logged_reading.value is not None and recomputed_reading.value is None:
             absent.append(
                 f"{_place(name, site)}: logged {logged_reading.value!r}, cannot be recomputed: {recomputed_reading.reason}"
@@ -222,15 +222,16 @@ def pairs(logged: Measurements, recomputed: Measurements) -> Iterator[tuple[str,
             yield name, None, reading, recomputed.scalars.get(name, absent)
 
 
-def _answers(logged: Measurements, recomputed: Measurements) -> Iterator[tuple[str, None, Reading, Reading]]:
-    """Yield the share of test samples with equal scores, as `pairs` does.
+def _scores(logged: Measurements, recomputed: Measurements) -> Iterator[tuple[str, None, Reading, Reading]]:
+    """Yield the share of samples with equal scores for each metric with different scores, as `pairs` does.
 
     The logged share is 1 by definition.
     """
-    if recomputed.answers is None or logged.answers == recomputed.answers:
-        return
-    share = 0.0 if logged.answers is None else logged.answers.agreement(recomputed.answers)
-    yield ANSWERS, None, Reading(1.0), Reading(share)
+    for name, scores in recomputed.sample_scores.items():
+        logged_scores = logged.sample_scores.get(name)
+        if logged_scores != scores:
+            share = logged_scores.agreement(scores) if logged_scores else 0.0
+            yield f"{SAMPLE_SCORES} {name}", None, Reading(1.0), Reading(share)
 
 
 def _unlogged(logged: Measurements, recomputed: Measurements) -> Iterator[tuple[str, int | None, Reading, Reading]]:

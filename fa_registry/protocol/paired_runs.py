@@ -14,7 +14,13 @@ from statistics import mean
 
 from fa_registry.metrics import DEFAULT, Headline, headline_of
 from fa_registry.protocol import last_block
-from fa_registry.protocol.answer_intervals import crossed_scores, interval_ends, mean_interval, with_test_set
+from fa_registry.protocol.answer_intervals import (
+    crossed_scores,
+    interval_ends,
+    mean_interval,
+    test_scores,
+    with_test_set,
+)
 from fa_registry.protocol.evidence_rules import control_doubt, not_counted
 from fa_registry.protocol.grouping import is_repetition, one_a_seed
 from fa_registry.protocol.multiplicity import Family
@@ -57,7 +63,7 @@ class ControlReference:
     text: str = "of the frozen control"
     doubt: str = ""
     """why the control's value is not proven; empty if it is proven"""
-    answers: SampleScores | None = None
+    scores: SampleScores | None = None
     """scores of the control; None if they are not recorded"""
 
     @property
@@ -137,16 +143,16 @@ class RunWithControl:
         trained = last_block.better(frozen.reading, self, quantity)
         if not trained:
             return frozen
-        answers = self.last_block.measurements.answers
-        return ControlReference(trained, self.last_block.run_id, last_block.TEXT, frozen.doubt, answers)
+        scores = test_scores(self.last_block.measurements)
+        return ControlReference(trained, self.last_block.run_id, last_block.TEXT, frozen.doubt, scores)
 
     def frozen_long_reference(self, metric: str) -> ControlReference | None:
         """Return the value of the control frozen_long, or None without such a control."""
         reading = self.frozen_long and self.frozen_long.measurements.scalars.get(metric)
         if reading is None or reading.value is None:
             return None
-        doubt, answers = self._doubt_of(self.frozen_long), self.frozen_long.measurements.answers
-        return ControlReference(reading, self.frozen_long.run_id, f"of the control {FROZEN_LONG}", doubt, answers)
+        doubt, scores = self._doubt_of(self.frozen_long), test_scores(self.frozen_long.measurements)
+        return ControlReference(reading, self.frozen_long.run_id, f"of the control {FROZEN_LONG}", doubt, scores)
 
     def frozen_reference(self, metric: str) -> ControlReference:
         """Return the frozen control's value, or the author's value if there is no control."""
@@ -156,7 +162,9 @@ class RunWithControl:
             absent = Reading(None, f"{metric} was not measured on the frozen control")
             text = NOT_PROVEN.format(doubt=self.doubt) if self.doubt else ControlReference.text
             reading = self.frozen.measurements.scalars.get(metric, absent)
-            return ControlReference(reading, self.frozen.run_id, text, self.doubt, self.frozen.measurements.answers)
+            return ControlReference(
+                reading, self.frozen.run_id, text, self.doubt, test_scores(self.frozen.measurements)
+            )
         stated_reading = self.record.measurements.scalars.get(f"frozen_{metric}", Reading(None, NO_CONTROL))
         if stated_reading.value is None:
             return ControlReference(Reading(None, NO_CONTROL))
@@ -301,9 +309,9 @@ class SeedGroup:
                 observed[seed], references[seed] = reading.value, reference
         cases = [self.counted[seed] for seed in observed]
         samples = min(map(_test_samples, cases), default=0)
-        answers = {seed: self.counted[seed].record.measurements.answers for seed in observed}
+        scores = {seed: test_scores(self.counted[seed].record.measurements) for seed in observed}
         frozen = {case.record.spec.seed: case.frozen_reference(headline.name) for case in cases}
-        margins = _estimated(headline, observed, answers, references, samples, self.confidence)
+        margins = _estimated(headline, observed, scores, references, samples, self.confidence)
         doubts = [f"seed {case.record.spec.seed}: {case.other_set}" for case in cases if case.other_set]
         notes = (
             *shortened([f"seed {seed} left out: {reason}" for seed, reason in left_out.items()], "left out"),
@@ -318,32 +326,32 @@ class SeedGroup:
             notes=notes,
             left_out=tuple(sorted(left_out)),
             other_set=bool(doubts),
-            value=mean_interval(headline, observed, answers.values(), samples, self.confidence),
+            value=mean_interval(headline, observed, scores.values(), samples, self.confidence),
             control=mean_interval(
                 headline,
                 {seed: reference.reading.value for seed, reference in frozen.items()},
-                [reference.answers for reference in frozen.values()],
+                [reference.scores for reference in frozen.values()],
                 samples,
                 self.confidence,
             ),
             chance=_only({chance_of(case.record) for case in cases}),
             over_shallow=_over_shallow(cases, headline, self.confidence),
             replayed=_replayed(cases, margins.by_seed),
-            over_frozen_long=self._over_frozen_long(headline, observed, answers, samples),
+            over_frozen_long=self._over_frozen_long(headline, observed, scores, samples),
         )
 
     def _over_frozen_long(
         self,
         headline: Headline,
         observed: Mapping[int, float],
-        answers: Mapping[int, SampleScores | None],
+        scores: Mapping[int, SampleScores | None],
         samples: int,
     ) -> Margins | None:
         """Return the margins over the controls frozen_long, or None if no run has such a control."""
         found = {seed: self.counted[seed].frozen_long_reference(headline.name) for seed in observed}
         references = {seed: reference for seed, reference in found.items() if reference}
         observed = {seed: observed[seed] for seed in references}
-        return _estimated(headline, observed, answers, references, samples, self.confidence) if references else None
+        return _estimated(headline, observed, scores, references, samples, self.confidence) if references else None
 
     @property
     def confidence(self) -> float:
@@ -418,7 +426,7 @@ def _stated(headline: Headline, references: Mapping[int, ControlReference]) -> I
 def _estimated(
     headline: Headline,
     observed: Mapping[int, float],
-    answers: Mapping[int, SampleScores | None],
+    scores: Mapping[int, SampleScores | None],
     references: Mapping[int, ControlReference],
     samples: int,
     confidence: float,
@@ -437,7 +445,7 @@ def _estimated(
     else:
         difference = paired_difference(method_values, control_values, confidence)
         crossed = crossed_scores(
-            [answers[seed] for seed in seeds], [references[seed].answers for seed in seeds], confidence
+            [scores[seed] for seed in seeds], [references[seed].scores for seed in seeds], confidence
         )
     name = difference.test if stated else PAIRED
     if crossed:
@@ -485,7 +493,7 @@ def _over_shallow(cases: Sequence[RunWithControl], headline: Headline, confidenc
     network, so a margin over this control does not show that training the blocks helps.
     """
     pairs = [(case.frozen, case.shallow) for case in cases if case.frozen and case.shallow]
-    sides = ([record.measurements.answers for record in side] for side in zip(*pairs, strict=True))
+    sides = ([test_scores(record.measurements) for record in side] for side in zip(*pairs, strict=True))
     crossed = crossed_scores(*sides, confidence=confidence) if pairs else None
     if crossed is None:
         return None

@@ -179,8 +179,9 @@ class Measurements(NotebookRepr):
     """how the metrics were measured (eval batch size and digest, vector convention, threads)"""
     failures: Mapping[str, str] = field(default_factory=dict)
     """name of a diagnostic that crashed → its traceback; its metrics are missing"""
-    answers: SampleScores | None = None
-    """score of every test sample after the last epoch; null for a task without scores, and where nothing was evaluated here"""
+    sample_scores: Mapping[str, SampleScores] = field(default_factory=dict)
+    """metric → score of every sample after the last epoch, where the metric is the mean of such scores: the main metric on the test
+    set, the mean Γ on the evaluation batch"""
 
     def __repr__(self) -> str:
         return f"Measurements(scalars: {len(self.scalars)}, metrics by site: {len(self.sites)})"

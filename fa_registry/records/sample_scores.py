@@ -1,4 +1,4 @@
-"""Score of every test sample, from which the error of the test set follows."""
+"""Score of every sample for one metric, from which the error of the sample set follows."""
 
 from __future__ import annotations
 
@@ -13,24 +13,26 @@ from fa_registry.field_types import Checked, Limits
 if TYPE_CHECKING:
     import numpy as np
 
-SAME_LOSS = 1e-3  # relative
-BITS = {"right": 1, "loss": 32}  # bits of a score, by kind
+SAME = 1e-3  # relative for a loss, absolute for a cosine
+BITS = {"right": 1, "loss": 32, "cosine": 32}  # bits of a score, by kind
+ScoreKind = Literal["right", "loss", "cosine"]
 
 
 @dataclass(frozen=True)
 class SampleScores(Checked):
-    """Score of every test sample, in the order of the test set. The mean of the scores is the main metric."""
+    """Score of every sample, in the order of the samples. The mean of the scores is the metric."""
 
-    kind: Literal["right", "loss"]
-    """right: whether each answer is right, one bit a sample; loss: the sample's share of the mean loss, one float32 a sample"""
+    kind: ScoreKind
+    """right: whether each answer is right, one bit a sample; loss: the sample's share of the mean loss, one float32 a sample;
+    cosine: mean over sites of the sample's cosine, one float32 a sample"""
     samples: Annotated[int, Limits(ge=1)]
-    """number of test samples"""
+    """number of samples"""
     data: str
     """the scores in base64; bits are packed with the first sample in the highest bit of the first byte"""
 
     @classmethod
-    def of(cls, kind: Literal["right", "loss"], scores: Sequence[float] | np.ndarray) -> SampleScores:
-        """Pack the scores (N,) of all test samples."""
+    def of(cls, kind: ScoreKind, scores: Sequence[float] | np.ndarray) -> SampleScores:
+        """Pack the scores (N,) of all samples."""
         import numpy as np
 
         packed = np.packbits(np.asarray(scores, dtype=bool)) if kind == "right" else np.asarray(scores, dtype="<f4")
@@ -50,13 +52,14 @@ class SampleScores(Checked):
     def agreement(self, other: SampleScores) -> float:
         """Return the share of samples whose scores agree.
 
-        Losses agree to 1e-3. The share is 0 if the kinds or the numbers of samples differ.
+        Losses agree to 1e-3 of their size, and cosines to 1e-3. The share is 0 if the kinds or the numbers of samples differ.
         """
         import numpy as np
 
         if (self.kind, self.samples) != (other.kind, other.samples):
             return 0.0
-        return float(np.isclose(self.scores(), other.scores(), rtol=SAME_LOSS, atol=0, equal_nan=True).mean())
+        limits = {"rtol": 0, "atol": SAME} if self.kind == "cosine" else {"rtol": SAME, "atol": 0}
+        return float(np.isclose(self.scores(), other.scores(), **limits, equal_nan=True).mean())
 
     def scores(self) -> np.ndarray:
         """Return the scores (N,) as float64. A score of the kind "loss" may be inf or nan."""

@@ -12,14 +12,13 @@ from types import MappingProxyType
 
 from fa_registry.metrics import HEADLINES, MARGINS, SUBJECTS, Headline, headline_of, over_seeds
 from fa_registry.metrics import MARGIN_SYMBOL as MARGIN
-from fa_registry.protocol.answer_intervals import mean_interval
 from fa_registry.protocol.last_block import CONTROL
 from fa_registry.protocol.last_block import STATE as LAST_BLOCK
 from fa_registry.protocol.last_block import TEXT as LAST_BLOCK_WORDS
 from fa_registry.protocol.rule_evaluation import AT_CHANCE, UNDECIDED
 from fa_registry.records import Finding, Reading, RunAudit, UndecidedCause
 from fa_registry.reporting.claims_reference import UNDERCUT, author_stated_runs, claim, finding_with, with_state
-from fa_registry.reporting.report_values import scalar_metric
+from fa_registry.reporting.report_values import TEST_SAMPLES, sample_interval, scalar_metric
 from fa_registry.reporting.text.filters import KINDS, between, ci, compact, num, pct
 from fa_registry.reporting.view_models import Claim
 from fa_registry.statistics import CONFIDENCE, LEAST_SEEDS, level_text, seeds_to_plan, std_factors, wilson_interval
@@ -293,10 +292,6 @@ def _last_block(finding: Finding, runs: Sequence[RunAudit]) -> tuple[str, str]:
     )
 
 
-# The size of the test set limits the precision: with 360 images, the error is ± 2 or 3 pp for any number of seeds.
-TEST_SAMPLES = "test_samples"  # key of the recorded convention that contains the size of the test set
-
-
 @dataclass(frozen=True)
 class Sampling:
     """Mean accuracy over seeds with the error of the test set; all values are fractions.
@@ -331,20 +326,6 @@ def sampling(runs: Sequence[RunAudit]) -> Sampling | None:
     return Sampling(accuracy, size, (wilson.low, wilson.high))
 
 
-def main_interval(runs: Sequence[RunAudit]) -> tuple[float, float] | None:
-    """Return the 95 % interval of the main metric over seeds and test samples, see `mean_interval`.
-
-    The result is None for fewer than two seeds, for a seed without a value, and for test sets of different or unknown sizes.
-    """
-    headline = _headline(runs[0])
-    readings = {run.record.spec.seed: scalar_metric(run.record, headline.name) for run in runs}
-    sizes = {run.record.measurements.conventions.get(TEST_SAMPLES) for run in runs}
-    values = {seed: reading.value for seed, reading in readings.items() if reading.value is not None}
-    if len(values) < len(runs) or len(sizes) > 1 or not all(sizes):
-        return None
-    return mean_interval(headline, values, [run.record.measurements.answers for run in runs], *sizes, CONFIDENCE)
-
-
 def sampled(runs: Sequence[RunAudit]) -> str:
     """Return the accuracy with its intervals as `. The accuracy is 93.1 %, …`, or "" if they are unknown."""
     estimate = sampling(runs)
@@ -352,7 +333,7 @@ def sampled(runs: Sequence[RunAudit]) -> str:
         return ""
     value = f". The {_headline(runs[0]).symbol} is {pct(estimate.accuracy.mean.value)}"
     samples = f"{estimate.samples:,} test samples"
-    if interval := main_interval(runs):
+    if interval := sample_interval(runs, _headline(runs[0]).name):
         return f"{value}, with a 95 % interval of {ci(interval)} over {estimate.accuracy.n} seeds and {samples}"
     interval = ci(estimate.over_samples)
     return f"{value}, for one seed, with a 95 % interval of {interval} from the sampling of {samples} only (Wilson)"

@@ -26,7 +26,7 @@ from fa_registry.reporting.claims_reference import (
     with_state,
 )
 from fa_registry.reporting.labels import join_with_and
-from fa_registry.reporting.report_values import scalar_metric, site_row
+from fa_registry.reporting.report_values import sample_interval, scalar_metric, site_row
 from fa_registry.reporting.text.filters import KINDS, between
 from fa_registry.reporting.view_models import Claim
 from fa_registry.statistics import CONFIDENCE, LEAST_SEEDS, holm, level_text
@@ -157,9 +157,8 @@ def _answer(runs: Sequence[RunAudit], with_gamma: Sequence[RunAudit], has_feedba
 
 def _size(runs: Sequence[RunAudit]) -> str:
     """Return the mean Γ over sites 1..L: `Γ = .16, 95 % interval .15 to .17 over 3 seeds,`."""
-    gamma = _gamma_over_seeds(runs)
-    level = f", {level_text(CONFIDENCE)} interval"
-    interval = f"{level} {between(gamma.interval, 'cos')} over {gamma.n} seeds," if gamma.interval else ""
+    gamma, ends = _gamma_over_seeds(runs), _interval(runs)
+    interval = f", {level_text(CONFIDENCE)} interval {between(ends, 'cos')} over {gamma.n} seeds," if ends else ""
     return f"{GAMMA} = {KINDS['cos'](gamma.mean.value)}{interval}"
 
 
@@ -178,7 +177,7 @@ def _sign_claim(runs: Sequence[RunAudit]) -> tuple[str, str] | None:
         )
         sign = f"points {AGAINST} in every seed, but" if _is_negative(runs) else "is open:"
         return "gamma undecided", f"{sign} {subject} not decide whether {question}"
-    interval = _gamma_over_seeds(runs).interval
+    interval = _interval(runs)
     if interval and interval[1] < 0:
         return "against the gradient", f"points {AGAINST}: a step along the credit increases the loss"
     return None
@@ -187,7 +186,7 @@ def _sign_claim(runs: Sequence[RunAudit]) -> tuple[str, str] | None:
 def _size_claim(runs: Sequence[RunAudit]) -> tuple[str, str] | None:
     """Return (key, text) if the interval of Γ is not above the smallest Γ that counts, otherwise None."""
     gamma, least = _gamma_over_seeds(runs), _least_of(runs)
-    low, high = gamma.interval or (gamma.mean.value, gamma.mean.value)
+    low, high = _interval(runs) or (gamma.mean.value, gamma.mean.value)
     if least is None or low >= least:
         return None
     minimum_text = f"{KINDS['cos'](least)}, the smallest {GAMMA} that counts as alignment"
@@ -205,6 +204,11 @@ def _least_of(runs: Sequence[RunAudit]) -> float | None:
 def _gamma_over_seeds(runs: Sequence[RunAudit]) -> OverSeeds:
     readings = ((run.record.spec.seed, scalar_metric(run.record, HEADLINE_GAMMA)) for run in runs)
     return over_seeds(readings, HEADLINE_GAMMA)
+
+
+def _interval(runs: Sequence[RunAudit]) -> tuple[float, float] | None:
+    """Return the 95 % interval of Γ over seeds, and over samples if every run recorded their cosines."""
+    return sample_interval(runs, HEADLINE_GAMMA) or _gamma_over_seeds(runs).interval
 
 
 def _least_gamma(finding: Finding) -> float | None:

@@ -13,6 +13,7 @@ from typing import Generic, TypeVar
 from fa_registry.records import AuditReport, EditionReference, OtherRun, Reading, RuleDifference, Verdict, Waiver
 
 T = TypeVar("T")
+OVER_SEEDS = "seeds"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +41,11 @@ class Estimate:
     """The values of one metric over seeds, with mean and interval.
 
     Attributes:
-        n: Number of values used for mean, std (ddof 1) and the 95 % t interval low..high.
+        n: Number of values used for mean, std (ddof 1) and the 95 % interval low..high.
         of: Number of all seeds, including seeds without a value.
         marks: Numbers of the footnotes that explain missing values.
         average: Kind of the mean: arithmetic or geometric. For a geometric mean, `std` is a factor.
+        over: What the interval accounts for, `seeds` or also the samples on which the metric was measured.
     """
 
     kind: str
@@ -55,6 +57,7 @@ class Estimate:
     high: Reading
     marks: tuple[int, ...] = ()
     average: str = "arithmetic"
+    over: str = OVER_SEEDS
 
     @property
     def of(self) -> int:
@@ -66,7 +69,7 @@ class Estimate:
         ends = (self.low.value, self.high.value)
         if self.kind != "pct" or None in ends or (ends[0] >= 0 and ends[1] <= 1):
             return ""
-        return "Student's t does not keep the interval within 0 % to 100 %: there are too few seeds for this spread"
+        return "the interval is not kept within 0 % to 100 %: there are too few seeds for this spread"
 
 
 @dataclass(frozen=True)

@@ -186,7 +186,7 @@ def _among_files(recorded: RecordedRun) -> Iterator[str]:
     missing = [] if spec.weights else [str(epoch) for epoch in range(recorded.epochs) if epoch not in known_epochs]
     if missing:
         yield f"{schema.SERIES} has no epoch {', '.join(missing[:SHOWN])}{' …' if len(missing) > SHOWN else ''}"
-    yield from _answers(recorded.measurements)
+    yield from _sample_scores(recorded.measurements)
     # The final measurement uses more samples than the measurement of an epoch, so a value of the epoch may become N/A.
     is_withdrawn = bool(objection_in(recorded.measurements))
     for metric, site, value in (row[1:4] for row in recorded.rows if row[0] == recorded.epochs):
@@ -199,17 +199,16 @@ def _among_files(recorded: RecordedRun) -> Iterator[str]:
             yield f"{schema.MEASUREMENTS} contains {label} = {final[0]!r}, but {schema.SERIES} ends with {value!r}"
 
 
-def _answers(measurements: Measurements) -> Iterator[str]:
-    """Yield how the scores of the single test samples contradict the main metric, which is their mean."""
-    answers, headline = measurements.answers, headline_of(measurements)
-    value = measurements.scalars[headline.name].value if headline.name in measurements.scalars else None
-    if answers is None or value is None:
-        return
-    samples, mean = measurements.conventions.get("test_samples"), float(answers.scores().mean())
-    if answers.samples != samples:
-        yield f"{schema.MEASUREMENTS} contains the answers to {answers.samples} samples, but the test set has {samples}"
-    elif not math.isclose(mean, value, rel_tol=ROUNDING, abs_tol=ROUNDING):
-        yield f"{schema.MEASUREMENTS} contains answers of mean {mean!r}, but {headline.name} = {value!r}"
+def _sample_scores(measurements: Measurements) -> Iterator[str]:
+    """Yield how the scores of single samples contradict their metric, which is their mean."""
+    for name, scores in measurements.sample_scores.items():
+        value = measurements.scalars[name].value if name in measurements.scalars else None
+        size = "test_samples" if name == headline_of(measurements).name else "eval_samples"
+        samples, mean = measurements.conventions.get(size), float(scores.scores().mean())
+        if scores.samples != samples:
+            yield f"{schema.MEASUREMENTS} contains {scores.samples} scores for {name}, but {size} = {samples}"
+        elif value is None or not math.isclose(mean, value, rel_tol=ROUNDING, abs_tol=ROUNDING):
+            yield f"{schema.MEASUREMENTS} contains scores of mean {mean!r}, but {name} = {value!r}"
 
 
 def _final_figure(measurements: Measurements, metric: str, site: int) -> tuple[float | None] | None:

@@ -10,6 +10,7 @@ import math
 import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -108,7 +109,7 @@ def measure(
             measurements, _found(selected_diagnostics, unreferenced(observation)), objection
         )
     scalars = {**measurements.scalars, **(test_metrics(setup) if "epoch" in moments else {})}
-    return in_order(measurements.sites, scalars, measurements.failures)
+    return in_order(measurements.sites, scalars, measurements.failures, measurements.sample_scores)
 
 
 def is_third_party(setup: RunSetup) -> bool:
@@ -125,13 +126,15 @@ def _found(members: Mapping[str, Diagnostic], observation: Observation) -> Measu
     sites: dict[str, tuple[Reading, ...]] = {}
     scalars: dict[str, Reading] = {}
     failures: dict[str, str] = {}
+    sample_scores: dict[str, SampleScores] = {}
     for name, diagnostic in members.items():
         measured, failure = attempt(diagnostic, observation)
         measured = measured if _is_built_in(name) else without_built_in(measured)
         sites |= measured.sites
         scalars |= measured.scalars
         failures |= {name: failure} if failure else {}
-    return Measurements(sites, scalars, failures=failures)
+        sample_scores |= {metric: SampleScores.of("cosine", scores) for metric, scores in measured.cosines.items()}
+    return Measurements(sites, scalars, failures=failures, sample_scores=sample_scores)
 
 
 def _is_built_in(name: str) -> bool:
@@ -175,6 +178,7 @@ def with_final(
         {**measured.sites, **final.sites},
         {**measured.scalars, **final.scalars},
         {**measured.failures, **final.failures},
+        measured.sample_scores,
     )
     return with_conventions(merged, setup)
 
@@ -205,14 +209,13 @@ def with_conventions(
         **conventions_of(setup, members),
         **bench_conventions(setup, used_conventions),
     }
-    return dataclasses.replace(
-        measurements,
-        conventions=conventions,
-        answers=_answers(setup, measurements.scalars.get(setup.task.headline.name)),
-    )
+    name = setup.task.headline.name
+    scores = _test_scores(setup, measurements.scalars.get(name))
+    sample_scores = {**({name: scores} if scores else {}), **measurements.sample_scores}
+    return dataclasses.replace(measurements, conventions=conventions, sample_scores=sample_scores)
 
 
-def _answers(setup: RunSetup, main_metric: Reading | None) -> SampleScores | None:
+def _test_scores(setup: RunSetup, main_metric: Reading | None) -> SampleScores | None:
     """Return the score of each test sample, or None if the task has no scores.
 
     A task that replaces `evaluate` of another task and not its `scores` has none.
@@ -312,11 +315,18 @@ def attempt(diagnostic: Diagnostic, observation: Observation) -> tuple[Measured,
 
 
 def in_order(
-    sites: Mapping[str, tuple[Reading, ...]], scalars: Mapping[str, Reading], failures: Mapping[str, str]
+    sites: Mapping[str, tuple[Reading, ...]],
+    scalars: Mapping[str, Reading],
+    failures: Mapping[str, str],
+    sample_scores: Mapping[str, SampleScores] = MappingProxyType({}),
 ) -> Measurements:
-    """Return the measurements sorted by name, which is their order in a resume file."""
+    """Return the measurements sorted by name, which is their order in a resume file.
+
+    The scores of a metric without a value are left out.
+    """
     ordered = [dict(sorted(table.items())) for table in (sites, scalars, failures)]
-    return Measurements(ordered[0], ordered[1], failures=ordered[2])
+    scores = {name: scores for name, scores in sorted(sample_scores.items()) if scalars[name].value is not None}
+    return Measurements(ordered[0], ordered[1], failures=ordered[2], sample_scores=scores)
 
 
 def check_first_credits(setup: RunSetup) -> None:

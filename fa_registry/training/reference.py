@@ -219,7 +219,7 @@ def without_reference(measurements: Measurements, blind_measurements: Measuremen
     scalars = {
         name: kept(reading, blind_measurements.scalars.get(name)) for name, reading in measurements.scalars.items()
     }
-    return Measurements(sites, scalars, measurements.conventions, measurements.failures)
+    return replace(measurements, sites=sites, scalars=scalars)
 
 
 def _row(sites: Mapping[str, Sequence[Reading]], name: str, count: int) -> Sequence[Reading | None]:

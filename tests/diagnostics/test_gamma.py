@@ -410,6 +410,25 @@ def test_the_four_ways_with_and_without_site_zero():
     assert scalars["gamma_spread"].value == pytest.approx(0.475 - 0.2)
 
 
+def test_every_sample_has_its_mean_over_the_counted_sites():
+    exact = {"exact": (False, False, False, True)}
+    measured = AGGREGATES.measure(look_at_cosines(*ROWS, **exact))  # sites 1 and 2 count
+    assert measured.cosines["gamma_deep_mean"] == pytest.approx([0.05, 0.25, 0.45])
+    assert measured.scalars["gamma_deep_mean"].value == pytest.approx(0.25)
+    without_one = look_at_cosines(*ROWS, **exact)
+    without_one.credits[2][0].zero_()  # its cosine is nan, so the mean over sites of this sample is unknown
+    measured = AGGREGATES.measure(without_one)
+    assert measured.scalars["gamma_deep_mean"].value == pytest.approx(0.3) and not measured.cosines
+
+
+def test_the_mean_of_the_recorded_cosines_is_gamma():
+    measured = measure(tiny_task(method="dfa"))
+    scores = measured.sample_scores["gamma_deep_mean"]
+    assert (scores.kind, scores.samples) == ("cosine", int(measured.sites["gamma_samples"][1].value))
+    assert scores.scores().mean() == pytest.approx(measured.scalars["gamma_deep_mean"].value, abs=1e-7)
+    assert measure(tiny_task(method="dfa"), objection="wrong").sample_scores == {}  # a withdrawn metric has no scores
+
+
 def test_exact_sites_are_left_out():
     rows = (*ROWS[:3], [1.0, 1.0, 1.0])
     scalars = AGGREGATES.measure(look_at_cosines(*rows, exact=(False, False, False, True))).scalars

@@ -228,7 +228,7 @@ def with_stream(run, stream, growth):
     measured = measurements(growth=growth, accuracy=run.measurements.scalars["accuracy"].value)
     conventions = {**run.measurements.conventions, STREAM: stream}
     conventions = {name: value for name, value in conventions.items() if value is not None}
-    measured = dataclasses.replace(measured, conventions=conventions, answers=run.measurements.answers)
+    measured = dataclasses.replace(measured, conventions=conventions, sample_scores=run.measurements.sample_scores)
     trajectory = {"growth_max": series(1.0, growth)}
     return dataclasses.replace(run, measurements=measured, trajectory=trajectory)
 

@@ -37,8 +37,8 @@ def token_run(run_id, loss, chance=GUESS, cosines=None, **changes):
     sites = found.sites | ({"gamma_batch": tuple(map(reading, cosines))} if cosines else {})
     conventions = {"test_samples": 512} | ({CHANCE: chance} if chance else {})
     # every sequence has the loss: the test set has no error
-    answers = None if loss is None else SampleScores.of("loss", np.full(512, loss))
-    found = dataclasses.replace(found, sites=sites, scalars=scalars, conventions=conventions, answers=answers)
+    scores = {} if loss is None else {"token_loss": SampleScores.of("loss", np.full(512, loss))}
+    found = dataclasses.replace(found, sites=sites, scalars=scalars, conventions=conventions, sample_scores=scores)
     return record(run_id, found, **changes)
 
 

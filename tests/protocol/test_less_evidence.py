@@ -65,7 +65,7 @@ WEAKENINGS: dict[str, Weakening] = {
     "runs unverifiable": of_runs(unverifiable),
     "chance not recorded": without_convention(CHANCE),
     "test set not sized": without_convention("test_samples"),
-    "answers not recorded": lambda run: with_measured(run, answers=None),
+    "scores not recorded": lambda run: with_measured(run, sample_scores={}),
     "no gain": of_runs(without_site_metric("gain")),
     "no growth since initialisation": of_runs(without_site_metric("growth_init")),
 }

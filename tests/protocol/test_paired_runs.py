@@ -45,9 +45,9 @@ def sized(run, count):
     """The run with a test set of so many samples, and their answers; none if the size is not known."""
     made = answered(run, count)
     conventions = {**made.measurements.conventions, "test_samples": count}
-    answers = made.measurements.answers if count else None
+    scores = made.measurements.sample_scores if count else {}
     return dataclasses.replace(
-        run, measurements=dataclasses.replace(made.measurements, conventions=conventions, answers=answers)
+        run, measurements=dataclasses.replace(made.measurements, conventions=conventions, sample_scores=scores)
     )
 
 
@@ -110,7 +110,7 @@ def test_no_interval_is_narrower_than_one_test_sample():
 
 
 def without_answers(run):
-    return dataclasses.replace(run, measurements=dataclasses.replace(run.measurements, answers=None))
+    return dataclasses.replace(run, measurements=dataclasses.replace(run.measurements, sample_scores={}))
 
 
 def test_one_seed_has_no_interval():

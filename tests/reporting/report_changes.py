@@ -42,6 +42,8 @@ def changed(
         sites={**measured.sites, **rows},
         scalars={**measured.scalars, **single},
         conventions={**measured.conventions, **(conventions or {})},
+        # the scores of the samples have another mean
+        sample_scores={name: scores for name, scores in measured.sample_scores.items() if name not in single},
     )
     if "spec" in fields:
         fields["spec"] = dataclasses.replace(run.record.spec, **fields["spec"])

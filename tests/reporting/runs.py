@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from fa_registry.metrics import HEADLINE_GAMMA
 from fa_registry.records import (
     CHANCE,
     RESIDUAL,
@@ -125,7 +126,9 @@ def _measurements(seed: int, accuracy: float, scale: float, gradient: float, gam
     largest = Reading(growth ** (SITES - 1))
     scalars = {**headline, **aggregates, "fidelity_min": Reading(0.9999996), "growth_init_max": largest}
     right = np.random.default_rng(1).permutation(1000) < round(1000 * accuracy)  # in one order for every run: nested
-    return Measurements(sites, scalars, {"eval_samples": 128, "threads": 1}, answers=SampleScores.of("right", right))
+    cosines = aggregates[HEADLINE_GAMMA].value + 0.1 * np.linspace(-1, 1, 128)
+    scores = {"accuracy": SampleScores.of("right", right), HEADLINE_GAMMA: SampleScores.of("cosine", cosines)}
+    return Measurements(sites, scalars, {"eval_samples": 128, "threads": 1}, sample_scores=scores)
 
 
 def _trajectory(measurements: Measurements) -> dict[str, Series]:
@@ -169,7 +172,8 @@ def without_feedback(record: RunRecord) -> RunRecord:
     }
     scalars = {**record.measurements.scalars, **dict.fromkeys(GAMMA_SCALARS, NO_FEEDBACK)}
     integrity = Integrity("unverifiable", ("feedback/state.safetensors is missing",))
-    measurements = dataclasses.replace(record.measurements, sites=sites, scalars=scalars)
+    scores = {"accuracy": record.measurements.sample_scores["accuracy"]}
+    measurements = dataclasses.replace(record.measurements, sites=sites, scalars=scalars, sample_scores=scores)
     return dataclasses.replace(record, measurements=measurements, feedback={}, integrity=integrity)
 
 

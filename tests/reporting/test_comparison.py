@@ -8,7 +8,7 @@ import math
 import pytest
 
 from fa_registry.errors import UsageError
-from fa_registry.metrics import label_of
+from fa_registry.metrics import HEADLINE_GAMMA, label_of
 from fa_registry.protocol.grouping import groups
 from fa_registry.records import Recipe
 from fa_registry.reporting.pages.comparison import (
@@ -190,7 +190,7 @@ def test_runs_that_measured_no_site_have_no_figure(report, judged):
 
 
 def without_answers(run):
-    measured = dataclasses.replace(run.record.measurements, answers=None)
+    measured = dataclasses.replace(run.record.measurements, sample_scores={})
     return dataclasses.replace(run, record=dataclasses.replace(run.record, measurements=measured))
 
 
@@ -215,11 +215,23 @@ def test_the_difference_of_a_main_metric_has_the_error_of_the_test_set(two):
     report = two(dfa, bp)
     row = rows_of(report, "dfa", "bp")[label_of("accuracy")]
     scores = {
-        (run.record.spec.method, run.record.spec.seed): run.record.measurements.answers.scores() for run in report.runs
+        (run.record.spec.method, run.record.spec.seed): run.record.measurements.sample_scores["accuracy"].scores()
+        for run in report.runs
     }
     expected = crossed_mean([100 * (scores["dfa", seed] - scores["bp", seed]) for seed in bp]).interval
     assert (row.low.value, row.high.value) == pytest.approx((expected.low, expected.high))
     assert (row.seeds, row.answer) == ((1, 2, 3), "lower")
+
+
+def test_the_difference_of_gamma_has_the_error_of_its_samples(two):
+    report = two({1: 0.5, 2: 0.61, 3: 0.7}, {1: 0.9, 2: 0.93, 3: 0.99})
+    row = rows_of(report, "dfa", "bp")[label_of(HEADLINE_GAMMA)]
+    scores = {
+        (run.record.spec.method, run.record.spec.seed): run.record.measurements.sample_scores[HEADLINE_GAMMA].scores()
+        for run in report.runs
+    }
+    expected = crossed_mean([scores["dfa", seed] - scores["bp", seed] for seed in (1, 2, 3)]).interval
+    assert (row.low.value, row.high.value) == pytest.approx((expected.low, expected.high), abs=1e-7)
 
 
 def test_without_scores_it_is_the_paired_t_interval_over_shared_seeds(two):

@@ -7,10 +7,12 @@ import math
 
 import pytest
 
-from fa_registry.metrics import metric_named
+from fa_registry.metrics import HEADLINE_GAMMA, metric_named
 from fa_registry.records import OUTCOMES, FurtherLimit, GuardReading, Reading
 from fa_registry.reporting.report_values import (
     BY_AUTHOR,
+    OVER_SAMPLES,
+    OVER_TEST_SET,
     SEVERITY,
     Values,
     audit_columns,
@@ -22,8 +24,8 @@ from fa_registry.reporting.report_values import (
     seed_estimate,
     seed_row,
 )
-from fa_registry.reporting.view_models import Number, SeedValue
-from fa_registry.statistics import summary
+from fa_registry.reporting.view_models import OVER_SEEDS, Number, SeedValue
+from fa_registry.statistics import crossed_mean, summary
 from tests.reporting.report_changes import changed
 from tests.reporting.runs import SITES, full, make_record
 from tests.reporting.sample_reports import a_finding, make_report
@@ -239,8 +241,38 @@ def test_without_an_interval_there_is_a_reason(readings, reason):
     assert seed_estimate(metric_named("accuracy"), values(*readings)).low == Reading(None, reason)
 
 
+def two_seeds(report):
+    return [run for run in report.runs if run.record.spec.method == "dfa" and run.record.spec.control == "none"][:2]
+
+
+@pytest.mark.parametrize(("metric", "over"), [("accuracy", OVER_TEST_SET), (HEADLINE_GAMMA, OVER_SAMPLES)])
+def test_the_interval_of_a_metric_with_scores_contains_the_error_of_its_samples(rich, metric, over):
+    runs = two_seeds(rich)
+    found = Values.of(rich).estimate(runs, metric_named(metric))
+    crossed = crossed_mean([run.record.measurements.sample_scores[metric].scores() for run in runs]).interval
+    assert found.over == over
+    # ends of the main metric contain the resolution of the test set, half a sample of 1000
+    assert (found.low.value, found.high.value) == pytest.approx((crossed.low, crossed.high), abs=6e-4)
+    assert found.high.value - found.low.value > 0.01
+
+
+@pytest.mark.parametrize("fault", ["scores", "seed", "batch"])
+def test_without_the_scores_of_every_seed_the_interval_is_that_over_seeds(rich, fault):
+    runs = two_seeds(rich)
+    if fault == "seed":  # two runs of one seed
+        runs = [*runs, runs[0]]
+    else:
+        changes = {"sample_scores": {}} if fault == "scores" else {"conventions": {"eval_digest": "other"}}
+        measured = dataclasses.replace(runs[0].record.measurements, **changes)
+        record = dataclasses.replace(runs[0].record, measurements=measured)
+        runs = [dataclasses.replace(runs[0], record=record), *runs[1:]]
+    found = Values.of(rich).estimate(runs, metric_named(HEADLINE_GAMMA))
+    expected = summary(dict((one.seed, one.number.reading.value) for one in found.values).values())
+    assert (found.over, found.low.value) == (OVER_SEEDS, pytest.approx(expected.low))
+
+
 def test_a_stated_frozen_accuracy_has_no_interval_that_is_paired_by_seed(report):
-    runs = [run for run in report.runs if run.record.spec.method == "dfa" and run.record.spec.control == "none"][:2]
+    runs = two_seeds(report)
     known, margin = Values.of(report), metric_named("margin_pp")
     assert known.estimate(runs, margin).low.value is not None
     alone = [
@@ -266,7 +298,7 @@ def test_a_column_may_be_a_site_quantity_at_the_last_site_and_never_one_by_site(
 
 
 def test_a_stated_token_loss_is_named_as_such(report):
-    runs = [run for run in report.runs if run.record.spec.method == "dfa" and run.record.spec.control == "none"][:2]
+    runs = two_seeds(report)
     losses = {"token_loss": 3.2, "frozen_token_loss": 3.3, "accuracy": None}
     stated = []
     for run in runs:

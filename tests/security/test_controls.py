@@ -100,7 +100,9 @@ def test_controls_whose_accuracy_was_typed_behind_a_loop_of_their_own_are_stated
     for run_id in store.run_ids(control="frozen"):
         store.change_json(run_id, schema.PROVENANCE, lambda held: held.update(own_loop={"script": "train.py"}))
         store.change_json(run_id, schema.MEASUREMENTS, lambda held: held["scalars"].update(accuracy=LOW))
-        store.change_json(run_id, schema.MEASUREMENTS, lambda held: held.update(answers=None))  # a loop records none
+        store.change_json(
+            run_id, schema.MEASUREMENTS, lambda held: held.update(sample_scores={})
+        )  # a loop records none
         store.retell(run_id)
     code, report = audit("--editions", ",".join(EDITIONS), published=True)
     assert code == 0 and not report.excluded

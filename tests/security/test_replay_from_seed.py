@@ -55,7 +55,7 @@ def measure_again_and_record(store: Store, run_id: str) -> None:
     initial = load_tensors(kept) if kept.is_file() else copy.deepcopy(task.network).state_dict()
     again = remeasure(task, paths["checkpoint"], paths["feedback"], digests, initial)
     held = {**logged.scalars, **again.scalars}
-    forged = Measurements(again.sites, held, logged.conventions, answers=again.answers)
+    forged = Measurements(again.sites, held, logged.conventions, sample_scores=again.sample_scores)
     (folder / schema.MEASUREMENTS).write_text(jsonio.pretty(forged), encoding="utf-8")
     store.write_manifest(run_id)
 

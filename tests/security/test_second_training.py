@@ -76,7 +76,7 @@ def test_a_model_is_promoted_only_if_the_recorded_weights_have_the_outcome_of_th
     def read_record(tracker, run):
         (claim,) = [one for one in claimed if one.run_id == run]
         recorded = measurements(accuracy=accuracy)
-        answers = dataclasses.replace(recorded, conventions=claim.measurements.conventions, answers=None)
+        answers = dataclasses.replace(recorded, conventions=claim.measurements.conventions, sample_scores={})
         return dataclasses.replace(claim, measurements=answers, recorded_result=None)
 
     monkeypatch.setattr(promote, "read_record", read_record)

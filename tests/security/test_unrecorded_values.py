@@ -12,7 +12,7 @@ from fa_registry import jsonio
 from fa_registry.audits.proof import check_record
 from fa_registry.evidence.remeasure import RemeasureOptions, remeasure_one
 from fa_registry.evidence.repetitions import must_repeat_bits
-from fa_registry.metrics import declaration, own_headline
+from fa_registry.metrics import HEADLINE_GAMMA, declaration, own_headline
 from fa_registry.protocol.integrity import compare
 from fa_registry.records import Measurements, Reading, SampleScores
 from fa_registry.records.readings import NOT_FINITE
@@ -64,31 +64,46 @@ def test_another_ending_than_that_of_the_series_differs(forged, change):
 
 
 def rescored(held, share):
-    """The answers with the first `share` of the samples right."""
-    samples = held["answers"]["samples"]
-    held["answers"] = jsonio.encode(SampleScores.of("right", np.arange(samples) < share * samples))
+    """The scores of the accuracy with the first `share` of the samples right."""
+    samples = held["sample_scores"]["accuracy"]["samples"]
+    scores = SampleScores.of("right", np.arange(samples) < share * samples)
+    held["sample_scores"]["accuracy"] = jsonio.encode(scores)
+
+
+def without_spread(held):
+    """The cosines of all samples equal their mean, which narrows the interval of Γ."""
+    samples, mean = held["sample_scores"][HEADLINE_GAMMA]["samples"], held["scalars"][HEADLINE_GAMMA]
+    held["sample_scores"][HEADLINE_GAMMA] = jsonio.encode(SampleScores.of("cosine", np.full(samples, mean)))
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("metric", "change"),
     [
-        lambda held: held.update(answers=None),
-        lambda held: rescored(held, 1.0),
-        lambda held: rescored(held, held["scalars"]["accuracy"]),  # the accuracy stays, the answers do not
-        lambda held: held.update(answers=jsonio.encode(SampleScores.of("right", [1, 0]))),
+        ("accuracy", lambda held: held["sample_scores"].pop("accuracy")),
+        ("accuracy", lambda held: rescored(held, 1.0)),
+        (
+            "accuracy",
+            lambda held: rescored(held, held["scalars"]["accuracy"]),
+        ),  # the accuracy stays, the answers do not
+        (
+            "accuracy",
+            lambda held: held["sample_scores"].update(accuracy=jsonio.encode(SampleScores.of("right", [1, 0]))),
+        ),
+        (HEADLINE_GAMMA, without_spread),
+        (HEADLINE_GAMMA, lambda held: held["sample_scores"].pop(HEADLINE_GAMMA)),
     ],
-    ids=["removed", "others", "of the same mean", "of another test set"],
+    ids=["removed", "others", "of the same mean", "of another test set", "Γ without spread", "Γ without scores"],
 )
-def test_answers_that_are_not_those_of_the_weights_differ(forged, change):
+def test_scores_that_are_not_those_of_the_weights_differ(forged, metric, change):
     _, measured = forged(schema.MEASUREMENTS, change)
     assert measured.integrity.state == "mismatch" and "figures" in subjects(measured)
-    assert [one.quantity for one in measured.integrity.differences] == ["answers"]
+    assert [one.quantity for one in measured.integrity.differences] == [f"sample_scores {metric}"]
 
 
-def test_answers_contradict_an_accuracy_that_is_not_their_mean(forged):
+def test_scores_contradict_an_accuracy_that_is_not_their_mean(forged):
     recorded, _ = forged(schema.MEASUREMENTS, lambda held: rescored(held, 1.0))
     (detail,) = (check.detail for check in recorded.integrity.checks if check.subject == FILES)
-    assert "answers of mean 1.0" in detail
+    assert "scores of mean 1.0" in detail
 
 
 @pytest.mark.parametrize("kind", ["scalars", "sites"])

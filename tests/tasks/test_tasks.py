@@ -322,11 +322,12 @@ def with_task(setup, task):
 
 def test_scores_are_those_of_the_task_that_evaluates():
     setup = tiny_task()
-    recorded = with_conventions(measure(setup), setup).answers
-    assert recorded.samples == len(setup.splits.test_labels)
-    assert recorded.scores().mean() == pytest.approx(measure(setup).scalars["accuracy"].value)
-    assert with_conventions(measure(setup), with_task(setup, OwnScores())).answers == recorded
-    assert with_conventions(measure(setup), with_task(setup, OnlyEvaluate())).answers is None
+    measured = measure(setup)
+    recorded = with_conventions(measured, setup).sample_scores
+    assert recorded["accuracy"].samples == len(setup.splits.test_labels)
+    assert recorded["accuracy"].scores().mean() == pytest.approx(measured.scalars["accuracy"].value)
+    assert with_conventions(measured, with_task(setup, OwnScores())).sample_scores == recorded
+    assert "accuracy" not in with_conventions(measured, with_task(setup, OnlyEvaluate())).sample_scores
 
 
 @pytest.mark.parametrize("wrong", [torch.zeros(3), torch.full((360,), 2.0)])

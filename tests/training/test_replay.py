@@ -221,7 +221,7 @@ def test_on_another_configuration_the_replayed_weights_are_measured_whatever_is_
     assert found.is_complete and (check.outcome, check.epochs, check.steps) == ("agrees", EPOCHS, 36)
     expected = measure(task, moments=MOMENTS, initial=tiny_task(epochs=EPOCHS).network.state_dict())
     assert found.measured.sites == expected.sites and found.measured.scalars == expected.scalars
-    assert found.measured.answers is not None
+    assert found.measured.sample_scores
 
 
 def elsewhere(training: RecordedTraining) -> RecordedTraining:

@@ -18,14 +18,13 @@ from fa_registry.metrics import (
     TABLES,
     Known,
     Metric,
-    headline_of,
     headlines_of,
     metric_named,
     other_metrics,
     run_metrics,
     table,
 )
-from fa_registry.protocol.answer_intervals import crossed_scores
+from fa_registry.protocol.answer_intervals import crossed_metric
 from fa_registry.protocol.credit import exact_sites
 from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.replay_summary import series_label
@@ -468,14 +467,12 @@ def _paired_row(
 
 
 def _with_test_set(difference: PairedDifference, metric: Metric, first: Group, second: Group) -> PairedDifference:
-    """Return the difference of a main metric with the error of the test set.
+    """Return the difference of a metric with the error of its samples.
 
-    Both columns answer the same test samples. Another metric, and runs without recorded scores, keep the interval over seeds.
+    Both columns are measured on the same samples. A metric without recorded scores keeps the interval over seeds.
     """
     sides = [{run.record.spec.seed: run.record.measurements for run in group.runs} for group in (first, second)]
-    if any(headline_of(measurements).name != metric.name for side in sides for measurements in side.values()):
-        return difference
-    crossed = crossed_scores(*([side[seed].answers for seed in difference.seeds] for side in sides))
+    crossed = crossed_metric(metric.name, *([side[seed] for seed in difference.seeds] for side in sides))
     if crossed is None:
         return difference
     half_width = (100.0 if metric.kind == "pct" else 1.0) * (crossed.interval.high - crossed.interval.low) / 2

@@ -21,7 +21,7 @@ from fa_registry.records import AuditReport, EditionReference, Exclusion, RunAud
 from fa_registry.records.manifest_checks import OWN_LOOP
 from fa_registry.reporting.citations import Bibliography, bibliography
 from fa_registry.reporting.claims import claims
-from fa_registry.reporting.claims_depth import Sampling, main_interval, sampling
+from fa_registry.reporting.claims_depth import Sampling, sampling
 from fa_registry.reporting.figure_models import PageFigure
 from fa_registry.reporting.labels import command, control_of, group_label, train_line
 from fa_registry.reporting.pages.form_tables import (
@@ -126,7 +126,6 @@ def form_context(
         deviations=tuple(method.get("deviations", ())),
         headline=headline.metric,
         accuracy=estimates[headline.name],
-        main_interval=main_interval(group.runs),
         sampling=sampling(group.runs),
         text_entropies=text_entropies(group.runs),
         frozen=estimates[headline.frozen],
@@ -225,8 +224,6 @@ class FormContext:
     accuracy: Estimate
     """the main metric over seeds, on the whole test set; for classification, it is the accuracy, in the unit of the
     main metric"""
-    main_interval: tuple[float, float] | None
-    """95 % interval of the main metric over seeds and test samples, in its unit; none if it is not known"""
     sampling: Sampling | None
     """Wilson's 95 % interval of the accuracy, from the size of the test set; none if this size is unknown; in fractions of 1"""
     text_entropies: tuple[Row[Number], ...]

@@ -33,7 +33,19 @@ from fa_registry.text_safety import escape_control
 # This package's filters for every language; those of one language are in LANGUAGES.
 FILTERS = (
     *("num", "sci", "pct", "pp", "nats", "signed_nats", "cos", "exact", "compact", "ci", "between", "na", "number"),
-    *("reading", "spread", "cell", "answer", "brief", "short", "scalar", "describe_edition", "quantity", "error_parts"),
+    *(
+        "reading",
+        "spread",
+        "interval",
+        "cell",
+        "answer",
+        "brief",
+        "short",
+        "scalar",
+        "describe_edition",
+        "quantity",
+        "error_parts",
+    ),
     *("gating_rules", "changed_rules"),
 )
 # `default` hides undefined names, `format` prints nan, and the other filters switch escaping off or escape twice.

@@ -23,6 +23,7 @@ from fa_registry.protocol.builtin_editions import describe_edition as describe_e
 from fa_registry.protocol.rules import load_edition
 from fa_registry.records import EditionReference, Reading, Scalar
 from fa_registry.reporting.view_models import Cell, Estimate, Number
+from fa_registry.statistics import CONFIDENCE, level_text
 from fa_registry.text_safety import escape_control
 
 MINUS = "\u2212"
@@ -191,6 +192,18 @@ def spread(estimate: Estimate) -> str:
         factor_text = "<\u00a01.01" if factor == "1.00" and estimate.std.value > 1 else factor
         return f"{mean}\u00a0×/÷\u00a0{factor_text}"
     return plus_minus(estimate.mean.reading.value, estimate.std.value, estimate.kind)
+
+
+def interval(estimate: Estimate) -> str:
+    """Return the interval of a mean, or the reason why there is none.
+
+    Example: `95 % interval 92.1 % to 94.3 % over seeds and test samples`.
+    """
+    if estimate.low.value is None or estimate.high.value is None:
+        return estimate.low.reason or estimate.high.reason
+    remark = f" ({estimate.remark})" if estimate.remark else ""
+    ends = between((estimate.low.value, estimate.high.value), estimate.kind)
+    return f"{level_text(CONFIDENCE)} interval {ends} over {estimate.over}{remark}"
 
 
 def counted(estimate: Estimate, deviation: bool = True) -> str:
