@@ -19,7 +19,7 @@ from typing import Any
 
 from benchmarks import calibration
 from benchmarks.recording import FOLDER, ROOT, stamp
-from benchmarks.tables import inserted, line, over_seeds, readings
+from benchmarks.tables import inserted, line, main_metric, over_seeds, readings
 from fa_registry import jsonio
 from fa_registry import metrics as catalogue
 from fa_registry.protocol.grouping import Group, groups
@@ -32,7 +32,7 @@ FOLLOWED = ("h_L", "growth_max", "growth_init_max", "g_norm_mean_ce_L", "accurac
 SHOWN_EPOCHS = (0, 1, 2, 3, 5, 10, 15)
 COLUMNS = (
     "method",
-    "accuracy (3 seeds, 95 % t-interval)",
+    "accuracy [95 % interval over seeds and test samples]",
     "margin over frozen, pp",
     "growth of a block",
     "growth since initialisation",
@@ -90,7 +90,7 @@ def _row(group: Group, report: AuditReport) -> list[str]:
     gamma = over_seeds(readings(group, "gamma_deep_mean"), ".3f")
     return [
         group.method,
-        over_seeds(readings(group, "accuracy"), ".3f", interval=True),
+        main_metric(group, "accuracy"),
         _margin(group),
         *("n/a" if value is None else f"{value:.3g}" for value in ends.values()),
         "exact" if gamma.startswith("n/a") else gamma,

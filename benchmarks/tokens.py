@@ -21,7 +21,7 @@ import torch
 from benchmarks import calibration
 from benchmarks.fashion import _fires, _first_fires, _mean
 from benchmarks.recording import FOLDER, ROOT, stamp
-from benchmarks.tables import inserted, line, over_seeds, readings
+from benchmarks.tables import inserted, line, main_metric, over_seeds, readings
 from fa_registry import jsonio
 from fa_registry.protocol.grouping import Group, groups
 from fa_registry.records import AuditReport
@@ -34,7 +34,7 @@ PAGE = ROOT / "projects" / "tokens" / "README.md"
 BEGIN = "<!-- measured: python -m benchmarks.tokens --record -->"
 COLUMNS = (
     "method",
-    "loss per token, nats (3 seeds, 95 % t-interval)",
+    "loss per token, nats [95 % interval over seeds and test windows]",
     "excess over the source",
     "margin over frozen, nats",
     "growth of a block",
@@ -77,7 +77,7 @@ def _row(group: Group) -> list[str]:
     low, high = finding.interval if finding else (0.0, 0.0)
     return [
         group.method.partition(" (")[0],
-        over_seeds(readings(group, "token_loss"), ".3f", interval=True),
+        main_metric(group, "token_loss"),
         over_seeds(readings(group, "excess_nats"), ".3f"),
         f"{finding.observed.value:+.3f} [{low:+.3f}, {high:+.3f}]" if finding else "control",
         *("n/a" if value is None else f"{value:.3g}" for value in ends.values()),
