@@ -1,7 +1,8 @@
-"""python -m benchmarks.coverage [--record STORE]: how often D3's interval contains the true margin, in docs/calibration.md.
+"""python -m benchmarks.coverage [--record STORE …]: how often intervals of margin and Γ contain the truth, in docs/calibration.md.
 
---record reads the runs in STORE, for example those of `fa-registry run digits`. The answers of each method minus those of its
-frozen controls are the population, and their mean is the true margin. A study draws seeds and samples from it with replacement.
+--record reads the runs in each STORE, for example those of `fa-registry run digits`. The answers of each method minus those of its
+frozen controls are a population, and their mean is the true margin; so are the cosines of its samples, with the mean Γ. A study
+draws seeds and samples from the population with replacement.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 from benchmarks.calibration import PAGE
 from benchmarks.recording import FOLDER, recorded, stamp
 from benchmarks.tables import inserted
+from fa_registry.metrics import HEADLINE_GAMMA
 from fa_registry.protocol.answer_intervals import test_scores
 from fa_registry.statistics import crossed_mean, t_interval
 from fa_registry.tracking.reader import read_record
@@ -24,33 +26,35 @@ from fa_registry.tracking.stores import open_tracker
 MEASURED = FOLDER / "coverage.json"
 BEGIN = "<!-- measured: python -m benchmarks.coverage --record -->"
 SEEDS, TRIALS, STEP = (3, 5, 10), 1000, 0.05
-COLUMNS = ("data", "method", "seeds", "crossed", "below", "above", "power", "t")
+COLUMNS = ("data", "method", "of", "seeds", "crossed", "below", "above", "power", "t")
 HEADINGS = (
     "data",
     "method",
+    "of",
     "seeds",
     "contains the truth",
     "wholly above it",
     "wholly below it",
-    "power at +5 pp",
+    "power at 0.05",
     "t interval",
 )
 
 
-def populations(store: str) -> Iterator[tuple[str, str, np.ndarray]]:
-    """Yield (data set, method, answers of each seed − those of its frozen control)."""
-    tracker, answers = open_tracker(store), {}
+def populations(store: str) -> Iterator[tuple[str, str, str, np.ndarray]]:
+    """Yield (data set, method, "margin" or "Γ", values of each seed and sample); the margin is that over the frozen control."""
+    tracker, found = open_tracker(store), {}
     for run in tracker.search({"fa.kind": "run", "fa.status": "complete"}):
         record = read_record(tracker, run)
-        answers[record.spec.dataset, record.spec.label, record.spec.seed] = test_scores(record.measurements).scores()
-    for data, method in dict.fromkeys(key[:2] for key in sorted(answers)):
-        if method != "frozen":
-            seeds = [seed for *names, seed in answers if names == [data, method]]
-            yield (
-                data,
-                method,
-                np.array([answers[data, method, seed] - answers[data, "frozen", seed] for seed in seeds]),
-            )
+        found[record.spec.dataset, record.spec.label, record.spec.seed] = record.measurements
+    for data, method in dict.fromkeys(key[:2] for key in sorted(found)):
+        if method.startswith(("frozen", "shallow")):
+            continue
+        seeds = [seed for *names, seed in found if names == [data, method]]
+        runs, frozen = ([found[data, name, seed] for seed in seeds] for name in (method, "frozen"))
+        answers = ([test_scores(one).scores() for one in side] for side in (runs, frozen))
+        yield data, method, "margin", np.subtract(*map(np.array, answers))
+        if all(HEADLINE_GAMMA in one.sample_scores for one in runs):
+            yield data, method, "Γ", np.array([one.sample_scores[HEADLINE_GAMMA].scores() for one in runs])
 
 
 def coverage(population: np.ndarray, seeds: int) -> dict[str, float]:
@@ -85,8 +89,9 @@ def render(measured: Mapping[str, Any]) -> str:
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--record"]:
         rows = [
-            {"data": data, "method": method, "seeds": seeds, **coverage(population, seeds)}
-            for data, method, population in populations(sys.argv[2])
+            {"data": data, "method": method, "of": of, "seeds": seeds, **coverage(population, seeds)}
+            for store in sys.argv[2:]
+            for data, method, of, population in populations(store)
             for seeds in SEEDS
         ]
         MEASURED.write_text(json.dumps({**stamp(), "rows": rows}, indent=1) + "\n", encoding="utf-8")
