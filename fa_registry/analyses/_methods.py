@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from fa_registry.analyses.base import AnalysisCell, AnalysisColumn
 from fa_registry.metrics import is_scale, metric_named, over_seeds
+from fa_registry.protocol.answer_intervals import sample_interval
 from fa_registry.protocol.grouping import Group, groups, seeds_key
 from fa_registry.protocol.reductions import take
 from fa_registry.records import AuditReport, Reading, RunAudit, RunRecord
@@ -96,7 +97,9 @@ def by_seed(runs: Iterable[RunAudit], quantity: str, pick: Pick) -> dict[int, fl
 
 
 def mean_cell(runs: Sequence[RunAudit], quantity: str, pick: Pick | None = None) -> AnalysisCell:
-    """Return a cell with the mean of the metric `quantity` over seeds and its 95 % t interval.
+    """Return a cell with the mean of the metric `quantity` over seeds and its 95 % interval.
+
+    The interval contains the error of the samples too, see `sample_interval`. Otherwise, it is the t interval over seeds.
 
     The declaration of the metric decides between the arithmetic and the geometric mean. By default, `pick` reads the scalar metric.
     """
@@ -106,7 +109,8 @@ def mean_cell(runs: Sequence[RunAudit], quantity: str, pick: Pick | None = None)
     runs_not_finite = [run for run, reading in readings if reading.not_finite]
     runs_with_value = [run for run, reading in readings if reading.value is not None]
     ids = tuple(run.record.run_id for run in runs_not_finite or runs_with_value or runs)
-    return AnalysisCell(summary.mean, run_ids=ids, interval=summary.interval, n=summary.n, of=summary.of)
+    interval = summary.interval and (sample_interval([run.record for run in runs], quantity) or summary.interval)
+    return AnalysisCell(summary.mean, run_ids=ids, interval=interval, n=summary.n, of=summary.of)
 
 
 def quantity_column(name: str, quantity: str, unit: str = "", site_text: str = "") -> AnalysisColumn:

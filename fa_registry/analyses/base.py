@@ -61,7 +61,7 @@ class AnalysisCell:
     Args:
         reading: the number, or the reason why there is no number.
         run_ids: ids of the runs that provided the content.
-        interval: (low, high). For a mean over seeds, this is the 95 % Student-t interval. Otherwise, it is another interval.
+        interval: (low, high). For a mean over seeds, it is the 95 % interval.
         n: number of values from which the number is computed.
         of: number of all seeds, for a mean over seeds. Only `n` of these seeds have a value.
     """

@@ -27,6 +27,7 @@ from fa_registry.analyses._methods import (
 )
 from fa_registry.analyses.base import Analyser, Analysis, AnalysisCell, AnalysisColumn, AnalysisResult, AnalysisTable
 from fa_registry.metrics import ACCURACY
+from fa_registry.protocol.answer_intervals import with_samples
 from fa_registry.protocol.grouping import groups, seeds_key
 from fa_registry.protocol.rules import Edition
 from fa_registry.records import AuditReport, Reading, RunAudit, RunSpec
@@ -152,7 +153,8 @@ def _gain(runs: Runs, baseline_runs: Runs) -> AnalysisCell:
         reason = "no run with the same seed and without trained blocks: neither ladder_0 nor frozen"
         return AnalysisCell(Reading(None, reason))
     pairs = ({seed: 100 * values[seed] for seed in common} for values in (accuracies, baseline))
-    difference = paired_difference(*pairs)
+    records = ([run.record for run in group] for group in (runs, baseline_runs))
+    difference = with_samples(paired_difference(*pairs), ACCURACY.name, 100.0, *records)
     interval = (difference.interval.low, difference.interval.high) if difference.interval else None
     return estimate(difference.mean, interval, len(difference.seeds), ids)
 

@@ -34,10 +34,11 @@ from fa_registry.analyses.base import (
     without_rows,
 )
 from fa_registry.metrics import ACCURACY, HEADLINE_GAMMA, is_scale
+from fa_registry.protocol.answer_intervals import with_samples
 from fa_registry.protocol.grouping import seeds_key
 from fa_registry.protocol.rules import Edition
 from fa_registry.records import AuditReport, Reading
-from fa_registry.statistics import compare, paired_difference
+from fa_registry.statistics import paired_difference
 from fa_registry.statistics.samples import LARGEST
 
 
@@ -99,7 +100,6 @@ DIFFERENCES = (
         for one in QUANTITIES
     ),
 )
-OUTCOMES = {"a beats b": "higher", "b beats a": "lower"}
 
 
 def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
@@ -159,20 +159,27 @@ def _named(method: MethodRuns) -> dict[str, AnalysisCell]:
 
 
 def _differences(method: MethodRuns, baseline: MethodRuns) -> dict[str, AnalysisCell]:
-    accuracy, outcome = QUANTITIES[0], "no common seed"
-    values, baseline_values = (by_seed(item.runs, accuracy.name, accuracy.pick) for item in (method, baseline))
-    if values.keys() & baseline_values.keys():
-        outcome = compare(values, baseline_values).outcome
+    cells = {item.column.name: _difference(method, baseline, item) for item in QUANTITIES}
     return {
         **_named(method),
         "baseline": AnalysisCell(Reading(_strength(baseline)), run_ids=baseline.cells[METHOD.name].run_ids),
-        "accuracy_outcome": AnalysisCell(text=OUTCOMES.get(outcome, outcome)),
-        **{item.column.name: _difference(method, baseline, item) for item in QUANTITIES},
+        "accuracy_outcome": AnalysisCell(text=_outcome(cells[QUANTITIES[0].column.name])),
+        **cells,
     }
 
 
+def _outcome(difference: AnalysisCell) -> str:
+    """Return whether the accuracy is higher or lower than that of the baseline, according to the interval."""
+    if difference.reading.value is None:
+        return difference.reading.reason
+    if difference.interval is None:
+        return "provisional"
+    low, high = difference.interval
+    return "higher" if low > 0 else "lower" if high < 0 else "undecided"
+
+
 def _difference(method: MethodRuns, baseline: MethodRuns, metric: SweepColumn) -> AnalysisCell:
-    """Return the mean paired difference from the baseline, with its 95 % t interval.
+    """Return the mean paired difference from the baseline, with its 95 % interval.
 
     For a metric on a ratio scale, return the geometric mean of the paired ratios instead."""
     runs = (*baseline.runs, *method.runs)
@@ -195,7 +202,8 @@ def _difference(method: MethodRuns, baseline: MethodRuns, metric: SweepColumn) -
         {seed: math.log10(values_by_seed[seed]) if metric.scale else factor * values_by_seed[seed] for seed in common}
         for values_by_seed in (method_values, baseline_values)
     )
-    difference = paired_difference(method_values, baseline_values)
+    records = ([run.record for run in entry.runs] for entry in (method, baseline))
+    difference = with_samples(paired_difference(method_values, baseline_values), metric.name, float(factor), *records)
     interval = (difference.interval.low, difference.interval.high) if difference.interval else None
     return estimate(difference.mean, interval, len(difference.seeds), ids, metric.scale)
 

@@ -5,21 +5,26 @@ The scores of the single samples determine the interval. Without them, the error
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import mean
 
 from fa_registry.metrics import Headline, headline_of
-from fa_registry.records import Measurements, SampleScores
+from fa_registry.records import Measurements, RunRecord, SampleScores
 from fa_registry.statistics import (
     CONFIDENCE,
+    CROSSED,
     CrossedMean,
     Interval,
+    PairedDifference,
     crossed_mean,
     t_interval,
     with_proportions,
     with_resolution,
 )
+
+TEST_SAMPLES = "test_samples"  # key of the recorded convention that contains the size of the test set
 
 
 def with_test_set(
@@ -74,6 +79,55 @@ def crossed_metric(
     batches = {one.conventions.get("eval_digest") for one in (*measurements, *references)}
     sides = ([one.sample_scores.get(name) for one in side] for side in (measurements, references))
     return crossed_scores(*sides) if len(batches) == 1 else None
+
+
+def with_samples(
+    difference: PairedDifference,
+    name: str,
+    scale: float,
+    first: Sequence[RunRecord],
+    second: Sequence[RunRecord],
+) -> PairedDifference:
+    """Return a difference of a metric between two groups of runs with the error of its samples.
+
+    A metric without recorded scores keeps the interval over seeds.
+
+    Args:
+        difference: difference of the metric over the common seeds.
+        name: name of the metric.
+        scale: unit of the difference per unit of the metric, for example 100 for percentage points.
+        first: runs of the first group, one per seed.
+        second: runs of the second group, one per seed.
+    """
+    sides = ({record.spec.seed: record.measurements for record in side} for side in (first, second))
+    crossed = crossed_metric(name, *([side[seed] for seed in difference.seeds] for side in sides))
+    if crossed is None:
+        return difference
+    half_width = scale * (crossed.interval.high - crossed.interval.low) / 2
+    interval = Interval(difference.mean - half_width, difference.mean + half_width, CONFIDENCE, CROSSED)
+    return dataclasses.replace(difference, interval=interval, remark=crossed.remark)
+
+
+def sample_interval(records: Sequence[RunRecord], name: str) -> tuple[float, float] | None:
+    """Return the 95 % interval of a metric over seeds and the samples on which it was measured.
+
+    The result is None if only the seeds are known: for a metric without recorded scores, for fewer than two seeds, for several runs
+    of a seed, for a seed without a value, and for samples that differ. A main metric without recorded scores has the interval of
+    `mean_interval`.
+    """
+    measurements = {record.spec.seed: record.measurements for record in records}
+    readings = {seed: one.scalars.get(name) for seed, one in measurements.items()}
+    values = {seed: reading.value for seed, reading in readings.items() if reading and reading.value is not None}
+    if not records or len(values) < len(records):
+        return None
+    headline = headline_of(records[0].measurements)
+    if name != headline.name:
+        crossed = crossed_metric(name, list(measurements.values()))
+        return (crossed.interval.low, crossed.interval.high) if crossed else None
+    sizes = {one.conventions.get(TEST_SAMPLES) for one in measurements.values()}
+    if len(sizes) > 1 or not all(sizes):
+        return None
+    return mean_interval(headline, values, map(test_scores, measurements.values()), *sizes, CONFIDENCE)
 
 
 def mean_interval(

@@ -12,13 +12,14 @@ from types import MappingProxyType
 
 from fa_registry.metrics import HEADLINES, MARGINS, SUBJECTS, Headline, headline_of, over_seeds
 from fa_registry.metrics import MARGIN_SYMBOL as MARGIN
+from fa_registry.protocol.answer_intervals import TEST_SAMPLES, sample_interval
 from fa_registry.protocol.last_block import CONTROL
 from fa_registry.protocol.last_block import STATE as LAST_BLOCK
 from fa_registry.protocol.last_block import TEXT as LAST_BLOCK_WORDS
 from fa_registry.protocol.rule_evaluation import AT_CHANCE, UNDECIDED
 from fa_registry.records import Finding, Reading, RunAudit, UndecidedCause
 from fa_registry.reporting.claims_reference import UNDERCUT, author_stated_runs, claim, finding_with, with_state
-from fa_registry.reporting.report_values import TEST_SAMPLES, sample_interval, scalar_metric
+from fa_registry.reporting.report_values import scalar_metric
 from fa_registry.reporting.text.filters import KINDS, between, ci, compact, num, pct
 from fa_registry.reporting.view_models import Claim
 from fa_registry.statistics import CONFIDENCE, LEAST_SEEDS, level_text, seeds_to_plan, std_factors, wilson_interval
@@ -333,7 +334,7 @@ def sampled(runs: Sequence[RunAudit]) -> str:
         return ""
     value = f". The {_headline(runs[0]).symbol} is {pct(estimate.accuracy.mean.value)}"
     samples = f"{estimate.samples:,} test samples"
-    if interval := sample_interval(runs, _headline(runs[0]).name):
+    if interval := sample_interval([run.record for run in runs], _headline(runs[0]).name):
         return f"{value}, with a 95 % interval of {ci(interval)} over {estimate.accuracy.n} seeds and {samples}"
     interval = ci(estimate.over_samples)
     return f"{value}, for one seed, with a 95 % interval of {interval} from the sampling of {samples} only (Wilson)"

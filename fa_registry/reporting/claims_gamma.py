@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from fa_registry.metrics import HEADLINE_GAMMA, SUBJECTS, over_seeds
+from fa_registry.protocol.answer_intervals import sample_interval
 from fa_registry.protocol.evidence_rules import TITLES
 from fa_registry.records import Finding, RunAudit
 from fa_registry.reporting.claims_reference import (
@@ -26,7 +27,7 @@ from fa_registry.reporting.claims_reference import (
     with_state,
 )
 from fa_registry.reporting.labels import join_with_and
-from fa_registry.reporting.report_values import sample_interval, scalar_metric, site_row
+from fa_registry.reporting.report_values import scalar_metric, site_row
 from fa_registry.reporting.text.filters import KINDS, between
 from fa_registry.reporting.view_models import Claim
 from fa_registry.statistics import CONFIDENCE, LEAST_SEEDS, holm, level_text
@@ -208,7 +209,7 @@ def _gamma_over_seeds(runs: Sequence[RunAudit]) -> OverSeeds:
 
 def _interval(runs: Sequence[RunAudit]) -> tuple[float, float] | None:
     """Return the 95 % interval of Γ over seeds, and over samples if every run recorded their cosines."""
-    return sample_interval(runs, HEADLINE_GAMMA) or _gamma_over_seeds(runs).interval
+    return sample_interval([run.record for run in runs], HEADLINE_GAMMA) or _gamma_over_seeds(runs).interval
 
 
 def _least_gamma(finding: Finding) -> float | None:

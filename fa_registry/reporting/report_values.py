@@ -22,7 +22,7 @@ from fa_registry.metrics import (
     subject_of,
     table,
 )
-from fa_registry.protocol.answer_intervals import crossed_metric, mean_interval, test_scores
+from fa_registry.protocol.answer_intervals import sample_interval
 from fa_registry.protocol.credit import RANK, carried_text
 from fa_registry.protocol.evidence_rules import TITLES
 from fa_registry.protocol.paired_runs import common_bigram, common_chance
@@ -45,7 +45,6 @@ BY_AUTHOR = "the {} is stated by the author, so it is not paired by seed"
 NOT_PROVEN = "the metrics or training of the frozen control are not proven, so the control is not paired by seed"
 NO_CONTROL = "no frozen control of the same setting and seed"
 OVER_TEST_SET, OVER_SAMPLES = "seeds and test samples", "seeds and the samples of the evaluation batch"
-TEST_SAMPLES = "test_samples"  # key of the recorded convention that contains the size of the test set
 Columns = tuple[Metric, ...]  # columns of a table with one number per run
 
 
@@ -154,7 +153,11 @@ class Values:
         estimate = seed_estimate(
             metric, (SeedValue(run.record.spec.seed, self.value(run, metric, site)) for run in runs)
         )
-        if site is None and estimate.low.value is not None and (ends := sample_interval(runs, metric.name)):
+        if (
+            site is None
+            and estimate.low.value is not None
+            and (ends := sample_interval([run.record for run in runs], metric.name))
+        ):
             over = OVER_TEST_SET if metric.name == headline_of(runs[0].record.measurements).name else OVER_SAMPLES
             return dataclasses.replace(estimate, low=Reading(ends[0]), high=Reading(ends[1]), over=over)
         stated = [run for run in runs if metric.compared_with_control and self.stated(run)]
@@ -181,28 +184,6 @@ def text_entropies(runs: Sequence[RunAudit]) -> tuple[Row[Number], ...]:
     entropies = (("unigram entropy of the training text (chance)", common_chance(records)), ("bigram entropy", bigram))
     run_ids = tuple(record.run_id for record in records)
     return tuple(Row(name, (Number(Reading.of(value), kind, run_ids),)) for name, value in entropies)
-
-
-def sample_interval(runs: Sequence[RunAudit], name: str) -> tuple[float, float] | None:
-    """Return the 95 % interval of a metric over seeds and the samples on which it was measured.
-
-    The result is None if only the seeds are known: for a metric without recorded scores, for fewer than two seeds, for several runs
-    of a seed, for a seed without a value, and for samples that differ. A main metric without recorded scores has the interval of
-    `mean_interval`.
-    """
-    measurements = {run.record.spec.seed: run.record.measurements for run in runs}
-    readings = {seed: one.scalars.get(name) for seed, one in measurements.items()}
-    values = {seed: reading.value for seed, reading in readings.items() if reading and reading.value is not None}
-    if not runs or len(values) < len(runs):
-        return None
-    headline = headline_of(runs[0].record.measurements)
-    if name != headline.name:
-        crossed = crossed_metric(name, list(measurements.values()))
-        return (crossed.interval.low, crossed.interval.high) if crossed else None
-    sizes = {one.conventions.get(TEST_SAMPLES) for one in measurements.values()}
-    if len(sizes) > 1 or not all(sizes):
-        return None
-    return mean_interval(headline, values, map(test_scores, measurements.values()), *sizes, CONFIDENCE)
 
 
 def stream_scale(control: RunRecord | None) -> Reading:

@@ -8,16 +8,12 @@ contains a remark. Values that would be guesses are None. Tests in tests/statist
 from fa_registry.statistics.crossed_effects import CROSSED, CrossedMean, crossed_mean, with_proportions
 from fa_registry.statistics.differences import (
     PAIRED,
-    Comparison,
     Equivalence,
     PairedDifference,
     StatedDifference,
-    WelchDifference,
-    compare,
     paired_difference,
     stated_difference,
     tost,
-    welch,
 )
 from fa_registry.statistics.intervals import (
     LEAST_SEEDS,
@@ -36,7 +32,6 @@ from fa_registry.statistics.scatter import far_values, scatter_text
 
 __all__ = [
     "CONFIDENCE",
-    "Comparison",
     "Equivalence",
     "Interval",
     "CROSSED",
@@ -47,8 +42,6 @@ __all__ = [
     "Reported",
     "StatedDifference",
     "Summary",
-    "WelchDifference",
-    "compare",
     "crossed_mean",
     "excludes",
     "far_values",
@@ -65,7 +58,6 @@ __all__ = [
     "summary",
     "t_interval",
     "tost",
-    "welch",
     "wilson_interval",
     "with_proportions",
     "with_resolution",

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from fa_registry.statistics.intervals import Interval, around, excludes
+from fa_registry.statistics.intervals import Interval, around
 from fa_registry.statistics.samples import (
     CONFIDENCE,
     Reported,
@@ -47,22 +47,6 @@ class PairedDifference:
 
 
 @dataclass(frozen=True)
-class WelchDifference:
-    """Difference mean(a) − mean(b) of independent samples.
-
-    `df` are the Welch–Satterthwaite degrees of freedom, and `p` is two-sided.
-    """
-
-    mean: float
-    interval: Interval
-    p: float
-    df: float
-    n_a: int
-    n_b: int
-    remark: str
-
-
-@dataclass(frozen=True)
 class StatedDifference:
     """Difference mean(a) − mean(b), where b are values that an author stated.
 
@@ -74,18 +58,6 @@ class StatedDifference:
     draws: int
     test: str
     remark: str
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """Outcome of a comparison of a and b, in which higher values are better.
-
-    `outcome` is "a beats b", "b beats a", "undecided" (the interval contains 0) or "provisional" (there is no interval).
-    """
-
-    outcome: str
-    difference: PairedDifference | WelchDifference | None
-    reason: str
 
 
 def paired_difference(
@@ -108,7 +80,7 @@ def paired_difference(
     if not seeds:
         raise ValueError(
             f"a paired difference needs common seeds, but a has the seeds {list(only_a)} and b has the seeds {list(only_b)}; "
-            "train both with the same seeds, or use welch for independent samples"
+            "train both with the same seeds"
         )
     differences = [a[seed] - b[seed] for seed in seeds]
     if len(seeds) == 1:
@@ -119,22 +91,6 @@ def paired_difference(
     error, remark = steady_error(standard_error(sample), floor, df + 1)
     bounds, p = around(sample.mean, error, df, confidence), _two_sided(sample.mean / error, df)
     return PairedDifference(sample.mean, sample.std, bounds, p, df, seeds, only_a, only_b, remark)
-
-
-def welch(a: Iterable[float], b: Iterable[float]) -> WelchDifference:
-    """Compute Welch's test for two independent means with unequal variances.
-
-    Source: Welch 1947, Biometrika 34, 28–35. For n = 3 and equal spreads, the 95 % interval is conservative: its coverage is 96.6 %
-    (simulated).
-
-    Raises:
-        ValueError: a side has fewer than two values, or a value is not finite.
-    """
-    first, second = reported(a, "Welch's test (side a)"), reported(b, "Welch's test (side b)")
-    raw, df = welch_error(first, second)
-    error, remark = steady_error(raw, rounding(first.mean, second.mean), first.n + second.n)
-    mean = first.mean - second.mean
-    return WelchDifference(mean, around(mean, error, df), _two_sided(mean / error, df), df, first.n, second.n, remark)
 
 
 def stated_difference(
@@ -203,43 +159,6 @@ def welch_error(a: Reported, b: Reported) -> tuple[float, float]:
         return 0.0, float(min(a.n, b.n) - 1)
     share_a, share_b = (error_a / error) ** 2, (error_b / error) ** 2
     return error, 1 / (share_a**2 / (a.n - 1) + share_b**2 / (b.n - 1))
-
-
-def compare(a: Mapping[int, float], b: Mapping[int, float]) -> Comparison:
-    """Decide whether a beats b, where higher values are better.
-
-    For a loss, swap a and b. a beats b only if the 95 % interval of the difference excludes 0. If a and b have a common seed, the
-    test is paired, otherwise it is Welch's test. If there are too few values for an interval, the outcome is "provisional".
-
-    Args:
-        a: seed → value.
-        b: seed → value.
-
-    Raises:
-        ValueError: see `paired_difference` and `welch`.
-    """
-    a, b = _by_seed(a, "a"), _by_seed(b, "b")
-    if a.keys() & b.keys():
-        difference = paired_difference(a, b)
-    elif min(len(a), len(b)) < 2:
-        return Comparison(
-            "provisional",
-            None,
-            f"no interval: it needs a common seed or two values per side; a has {len(a)}, b has {len(b)}",
-        )
-    else:
-        difference = welch(a.values(), b.values())
-    if difference.interval is None:
-        return Comparison("provisional", difference, difference.remark)
-    kind = (
-        f"paired over {len(difference.seeds)} seeds"
-        if isinstance(difference, PairedDifference)
-        else "Welch's test, because no seed is common"
-    )
-    bounds = f"95 % interval of a − b {difference.interval.low:.4g} to {difference.interval.high:.4g} ({kind})"
-    if not excludes(difference.interval, 0.0):
-        return Comparison("undecided", difference, f"{bounds} contains 0")
-    return Comparison("a beats b" if difference.mean > 0 else "b beats a", difference, f"{bounds} excludes 0")
 
 
 def _by_seed(values: Mapping[int, float], side: str) -> dict[int, float]:

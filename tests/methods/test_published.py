@@ -18,7 +18,7 @@ from torch import Tensor
 from fa_registry import methods
 from fa_registry.diagnostics.base import sample_cosines
 from fa_registry.methods.base import Method
-from fa_registry.statistics import compare
+from fa_registry.statistics import paired_difference
 from fa_registry.tasks.classification import accuracy
 from fa_registry.training.devices import pinned_threads
 from fa_registry.training.run_setup import RunSetup, build_setup
@@ -93,8 +93,8 @@ def angles(runs: dict[str, dict[int, Run]], method: str, look: int) -> BySeed:
 
 def assert_beats(better: BySeed, worse: BySeed) -> None:
     """By a paired 95 % t interval that excludes 0."""
-    found = compare(better, worse)
-    assert found.outcome == "a beats b", found.reason
+    found = paired_difference(better, worse)
+    assert found.interval.low > 0, found
 
 
 @pytest.mark.long

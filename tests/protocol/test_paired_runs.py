@@ -29,10 +29,10 @@ from fa_registry.statistics import (
     crossed_mean,
     paired_difference,
     t_interval,
-    welch,
     with_proportions,
 )
 from tests.builders import answered, frozen, measurements, over_seeds, record
+from tests.helpers.welch import welch_interval
 
 
 def given(run, accuracy):
@@ -296,7 +296,7 @@ def test_a_frozen_accuracy_given_by_hand_stands_in_and_is_named():
 def test_a_stated_frozen_accuracy_is_not_paired():
     accuracies, stated = {1: 0.90, 2: 0.93, 3: 0.88}, {1: 0.86, 2: 0.87, 3: 0.85}
     found = margins([given(run, Reading(stated[run.spec.seed])) for run in over_seeds(accuracies, {})])
-    expected = welch(accuracies.values(), stated.values()).interval
+    expected = welch_interval(accuracies.values(), stated.values())
     assert found.mean == pytest.approx(100 * 0.13 / 3)
     assert (found.interval, found.test) == (
         widened(expected, 2.71 / 3, 2.58 / 3),
@@ -321,7 +321,7 @@ def test_one_stated_number_for_all_seeds_is_one_draw(figures):
 def test_one_stated_figure_among_measured_ones_makes_all_of_them_a_sample():
     runs = over_seeds({1: 0.90, 2: 0.93, 3: 0.88}, {1: 0.86, 2: 0.87})
     runs[2] = given(runs[2], Reading(0.85))
-    found, expected = margins(runs), welch([0.90, 0.93, 0.88], [0.86, 0.87, 0.85]).interval
+    found, expected = margins(runs), welch_interval([0.90, 0.93, 0.88], [0.86, 0.87, 0.85])
     assert found.stated and found.interval == widened(expected, 2.71 / 3, 2.58 / 3)
 
 
@@ -421,7 +421,7 @@ def test_stated_token_losses_have_no_share_of_one_sample(stated, one_draw):
     found = margins(of_tokens(losses, stated))
     mean = sum(stated.values()) / 3 - sum(losses.values()) / 3
     assert found.stated and found.mean == pytest.approx(mean)
-    alone, sample = t_interval(losses.values()), welch(stated.values(), losses.values()).interval
+    alone, sample = t_interval(losses.values()), welch_interval(stated.values(), losses.values())
     expected = 2 * (alone.high - alone.low) if one_draw else sample.high - sample.low
     assert found.interval[1] - found.interval[0] == pytest.approx(expected)
 

@@ -11,14 +11,12 @@ import numpy as np
 import pytest
 
 from fa_registry.statistics import (
-    compare,
     paired_difference,
     reported,
     stated_difference,
     summary,
     t_interval,
     tost,
-    welch,
 )
 
 pytestmark = pytest.mark.long
@@ -59,16 +57,9 @@ def test_paired_intervals_cover_the_difference_whatever_the_seeds_add(n):
 
 
 @pytest.mark.parametrize(("n", "ratio"), [(3, 2), (3, 4), (5, 1), (5, 4), (10, 1), (10, 4)])
-def test_welch_intervals_cover_the_difference(n, ratio):
+def test_intervals_of_a_difference_from_stated_values_cover_it(n, ratio):
     pairs = zip(draws(n, shift=0.03, stream=4), draws(n, std=ratio * STD, stream=5), strict=True)
-    assert_near_95(coverage((welch(a, b).interval for a, b in pairs), 0.03))
-
-
-def test_welch_at_three_values_of_equal_spread_errs_to_the_safe_side():
-    """96.56 % over 200,000 trials: Welch's degrees of freedom are estimated too low there. Never below 95 %."""
-    pairs = zip(draws(3, shift=0.03, stream=4), draws(3, stream=5), strict=True)
-    found = coverage((welch(a, b).interval for a, b in pairs), 0.03)
-    assert found == pytest.approx(0.9656, abs=0.01), f"coverage {found:.4f} at seed {SEED}"
+    assert_near_95(coverage((stated_difference(a, b).interval for a, b in pairs), 0.03))
 
 
 @pytest.mark.parametrize(("n", "paired"), [(2, 0.9138), (3, 0.8356), (5, 0.6797), (10, 0.4876)])
@@ -144,20 +135,6 @@ def test_power_grows_with_seeds_and_reaches_certainty():
 
 def test_a_true_difference_of_far_more_than_the_margin_is_seen():
     assert np.mean([tost(each, MEAN + 10 * STD, STD).outcome == "differs" for each in draws(5)]) > 0.99
-
-
-def test_no_method_beats_an_equal_more_than_one_time_in_twenty_and_pairing_finds_what_welch_cannot():
-    common = draws(5, std=5 * STD, stream=14, trials=1500)
-    noise, other = draws(5, stream=15, trials=1500), draws(5, stream=16, trials=1500)
-    a = [dict(enumerate(np.add(seed, each).tolist())) for seed, each in zip(common, noise, strict=True)]
-    b = [dict(enumerate(np.add(seed, each).tolist())) for seed, each in zip(common, other, strict=True)]
-    wins = np.mean([compare(one, two).outcome != "undecided" for one, two in zip(a, b, strict=True)])
-    assert wins == pytest.approx(0.05, abs=0.017)
-    better = [{seed: value + 3 * STD for seed, value in one.items()} for one in a]
-    paired = np.mean([compare(one, two).outcome == "a beats b" for one, two in zip(better, b, strict=True)])
-    apart = [{seed + 100: value for seed, value in two.items()} for two in b]
-    unpaired = np.mean([compare(one, two).outcome == "a beats b" for one, two in zip(better, apart, strict=True)])
-    assert paired > 0.9 and unpaired < 0.2, (paired, unpaired)
 
 
 def test_what_three_seeds_cover_where_they_do_not_scatter_normally():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ from fa_registry.metrics import (
     run_metrics,
     table,
 )
-from fa_registry.protocol.answer_intervals import crossed_metric
+from fa_registry.protocol.answer_intervals import with_samples
 from fa_registry.protocol.credit import exact_sites
 from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.replay_summary import series_label
@@ -49,7 +48,7 @@ from fa_registry.reporting.view_models import (
     Row,
     Truncated,
 )
-from fa_registry.statistics import CONFIDENCE, CROSSED, Interval, PairedDifference, excludes, paired_difference
+from fa_registry.statistics import PairedDifference, excludes, paired_difference
 
 MOST = 200
 NOT_COMPARABLE = "These settings are not comparable, so there is no paired difference. The settings differ in {fields}."
@@ -447,7 +446,9 @@ def _paired_row(
         none = Reading(None, "no seed has a value in both columns")
         return PairedRow(*subject, Number(none, kind, ()), none, none, (), "none", none.reason)
     difference = paired_difference(*({seed: terms[seed] for seed in shared} for terms in (terms_a, terms_b)))
-    difference = _with_test_set(difference, metric, first, second)
+    scale = 100.0 if metric.kind == "pct" else 1.0
+    records = ([run.record for run in group.runs] for group in (first, second))
+    difference = with_samples(difference, metric.name, scale, *records)
     remarks = [difference.remark] if difference.remark else []
     if missing := sorted((seeds_of(first) | seeds_of(second)) - shared):
         remarks.append(f"without seed {', '.join(map(str, missing))}, for which one of the columns has no value")
@@ -464,20 +465,6 @@ def _paired_row(
         answer=_answer(difference),
         remark="; ".join(remarks),
     )
-
-
-def _with_test_set(difference: PairedDifference, metric: Metric, first: Group, second: Group) -> PairedDifference:
-    """Return the difference of a metric with the error of its samples.
-
-    Both columns are measured on the same samples. A metric without recorded scores keeps the interval over seeds.
-    """
-    sides = [{run.record.spec.seed: run.record.measurements for run in group.runs} for group in (first, second)]
-    crossed = crossed_metric(metric.name, *([side[seed] for seed in difference.seeds] for side in sides))
-    if crossed is None:
-        return difference
-    half_width = (100.0 if metric.kind == "pct" else 1.0) * (crossed.interval.high - crossed.interval.low) / 2
-    interval = Interval(difference.mean - half_width, difference.mean + half_width, CONFIDENCE, CROSSED)
-    return dataclasses.replace(difference, interval=interval, remark=crossed.remark)
 
 
 def _answer(difference: PairedDifference) -> str:
