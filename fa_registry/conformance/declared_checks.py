@@ -87,9 +87,10 @@ def kolen_pollack_converges(setting: Setting) -> CheckOutcome:
 
 
 def direct_kolen_pollack_converges(setting: Setting) -> CheckOutcome:
-    """Check that W − B_Lᵀ decays under SGD as (1 − ηλ)^t, in a linear network whose head with weight W reads h_L.
+    """Check that W − B_Lᵀ decays under SGD as (1 − ηλ)^t in a linear network.
 
-    Weights and feedback are trained with the same learning rate η and weight decay λ.
+    W (C, D_L) is the weight of the head, which reads h_L without a LayerNorm. Weights and feedback are trained with the same
+    learning rate η and weight decay λ.
     """
     case, jacobians, _ = linear_case(setting)
     learning = [*case.network.parameters(), *case.feedback.parameters()]

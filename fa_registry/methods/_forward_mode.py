@@ -69,14 +69,17 @@ def output_slopes(inputs: CreditInputs, shifts: Sequence[Tensor]) -> Tensor:
 
 @functools.cache
 def _load_derivatives() -> None:
-    """Import torch's forward-mode derivatives. torch imports them at the first product, with a warning about its own code."""
+    """Import torch's forward-mode derivatives without torch's warning about its code."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         from torch._decomp import decompositions_for_jvp  # noqa: F401
 
 
 def _noise(state: Tensor, inputs: CreditInputs) -> Tensor:
-    """Draw N(0, 1) noise for a state: (N, D), (N, 1, D) or (N, D, 1, 1), or (N, T, D) with targets at every position."""
+    """Draw N(0, 1) noise for a state.
+
+    The shape is (N, D), (N, 1, D) or (N, D, 1, 1), or (N, T, D) if every position has a target.
+    """
     if inputs.by_position or state.dim() == 2:
         return noise_like(state, inputs.generator)
     rows = noise_like(state.new_empty(len(state), features(state)), inputs.generator)

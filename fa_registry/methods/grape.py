@@ -51,12 +51,13 @@ class GradientAlignedProjectedError(Method, HasFeedbackRule, HasAnchorSteps):
             "the credit acts on the residual stream after block l, not on the pre-activation of one layer",
             "the embedding shares B_1 with block 1, as in dfa; if the widths of sites 0 and 1 differ (mlp), its separate matrix "
             "B_0 stays at its first draw",
-            "the source perturbs weights or activations, whichever have fewer dimensions; here the states are always perturbed",
+            "the source perturbs weights or activations, choosing those with fewer dimensions; here the states are always "
+            "perturbed",
             "B_l is updated after the weights, so the credit of a step comes from the estimates of the steps before",
             "there is no anchor step by default. With the option `anchor_every` = T, the first batch of the epochs T, 2T, … (from "
             "0) is an anchor step: every site receives the exact gradient g_l, normalised as the credit of other steps. The source "
             "uses T = 1 for deep networks and takes a step of plain backpropagation",
-            "attention is part of a block, so its weights learn from the credit of the block, not by rules of their own",
+            "attention is part of a block, so its weights learn from the credit of the block, without separate rules",
             "tokens and maps: without targets at every position, p_l is one vector per sample, added at every position; with such "
             "targets, Ĵ_l belongs to the outputs and the state of the same position",
         ),

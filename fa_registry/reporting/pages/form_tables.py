@@ -368,9 +368,9 @@ def _statement(term: str, records: Sequence[RunRecord], describe: Callable[[RunR
 
 
 def _anchor_steps(text: str, options: Mapping[str, Any]) -> Iterator[Entry]:
-    """Yield an entry about the steps that train with the exact gradient, if the method's card describes such steps."""
+    """Yield an entry about anchor steps, if the method's card describes such steps."""
     if text:
-        yield entry("Anchor steps", f"anchor_every = {options.get('anchor_every', NOT_RECORDED)}: {text}")
+        yield entry("Anchor steps", f"anchor_every = {options.get('anchor_every', NOT_RECORDED)}: {description(text)}")
 
 
 def _resumed(record: RunRecord) -> str:
