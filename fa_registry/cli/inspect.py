@@ -231,6 +231,7 @@ def _option(option: Any) -> str:
     if not isinstance(option, Mapping):
         return str(option)
     bounds = [f"{word} {_value(option[name])}" for name, word in BOUNDS.items() if option[name] not in (None, [])]
+    bounds += ["or a whole number of at least 1"] * option["or_count"]
     source = f" [{option['source']}]" if option["source"] else ""
     return f"{option['default']} ({', '.join([option['help'], *bounds])}){source}"
 

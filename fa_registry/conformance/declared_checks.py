@@ -30,6 +30,8 @@ DECAY_TOLERANCE = 1e-9
 NUMBERED = re.compile(r"B_\d+")  # names of the matrices in methods.base.FixedMatrices
 MIRROR = {"mirror_rate": 0.05, "mirror_batch": 256}  # faster and less noisy than the default
 MIRROR_STEPS = 120  # six times 1/d: exp(−6) of the initial difference between B and W remains
+FORWARD_STEPS, FASTER = 150, 5  # five times the default rate: exp(−7) of the initial B of fdfa remains
+ALIGNED = 0.95
 NOISE_FACTOR = 2.0  # ‖B − W‖² of one layer of 16 features varies by about 15 % around its expectation
 
 
@@ -82,6 +84,47 @@ def kolen_pollack_converges(setting: Setting) -> CheckOutcome:
         optimizer.step()
     remaining = (1 - RATE * DECAY) ** DECAY_STEPS
     return within(list(start), list(_gaps(case).values()), [gap * remaining for gap in start.values()], DECAY_TOLERANCE)
+
+
+def direct_kolen_pollack_converges(setting: Setting) -> CheckOutcome:
+    """Check that W − B_Lᵀ decays under SGD as (1 − ηλ)^t in a linear network.
+
+    W (C, D_L) is the weight of the head, which reads h_L without a LayerNorm. Weights and feedback are trained with the same
+    learning rate η and weight decay λ.
+    """
+    case, jacobians, _ = linear_case(setting)
+    learning = [*case.network.parameters(), *case.feedback.parameters()]
+    optimizer = torch.optim.SGD(learning, lr=RATE / 10, weight_decay=DECAY)
+    gaps = []
+    for step in range(DECAY_STEPS + 1):
+        gaps.append((case.network.out_head.weight - case.feedback.matrix(len(jacobians)).T).detach().clone())
+        if step < DECAY_STEPS:
+            case.step(credit_norm="rms")
+            optimizer.step()
+    remaining = (1 - RATE / 10 * DECAY) ** DECAY_STEPS
+    return within(["W − B_Lᵀ"], [gaps[-1]], [gaps[0] * remaining], DECAY_TOLERANCE)
+
+
+def forward_estimates_converge(setting: Setting) -> CheckOutcome:
+    """Check that the feedback of a constant linear network turns to the Jacobians of the logits.
+
+    After many updates without training, the cosine of B_l (D_l, C) with (∂z/∂h_l)ᵀ must be near 1 in every column, at every site
+    1..L. The check detects a wrong site, sign, transposition and noise that is shared by sites.
+    """
+    rate = setting.method.card.options["feedback_rate"].default * FASTER
+    case, _, outputs = linear_case(dataclasses.replace(setting, method_options={"feedback_rate": rate}))
+    inputs = dataclasses.replace(case.inputs(measuring=False), generator=generator(setting.seed, "method"))
+    with torch.no_grad():
+        for _ in range(FORWARD_STEPS):
+            setting.method.update_feedback(case.feedback, inputs)
+    cosines = [
+        nn.functional.cosine_similarity(case.feedback.matrix(site), output.T, dim=0).min().item()
+        for site, output in enumerate(outputs, start=1)
+    ]
+    figure = (
+        f"smallest cosine of a column of B_l with the Jacobian at sites 1, …: {', '.join(f'{c:.3f}' for c in cosines)}"
+    )
+    return passed(figure) if min(cosines) > ALIGNED else failed(f"{figure}; expected above {ALIGNED:g}")
 
 
 def mirror_converges(setting: Setting) -> CheckOutcome:
@@ -453,6 +496,8 @@ CHECKS: tuple[Callable[[Setting], CheckOutcome], ...] = (
     feedback_follows_sign,
     usf_on_sign_weights_gives_bp,
     kolen_pollack_converges,
+    direct_kolen_pollack_converges,
+    forward_estimates_converge,
     mirror_converges,
     feedback_learns,
     prediction_errors_give_bp,

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
+from fa_registry.methods._low_rank import normal
 from fa_registry.methods.base import CreditInputs, NetworkShape, NetworkView
 
 SUPPORTED = ("resmlp", "mlp", "student_net", "vit_mini", "small_cnn", "small_resnet", "causal_transformer")
@@ -85,12 +86,13 @@ def key(layer: str) -> str:
     return "B_" + layer.replace(".", "_")
 
 
-def gaussian(shape: NetworkShape, generator: torch.Generator) -> dict[str, Tensor]:
+def gaussian(shape: NetworkShape, generator: torch.Generator, rank: int = 0) -> dict[str, Tensor]:
     """Draw one matrix per layer with entries N(0, 1/out), and return layer name → matrix.
 
     The variance is 1/(9·out) for a 3×3 kernel. With this variance, the backward pass preserves the expected norm of an error.
+    `rank` is the rank of every matrix, or 0 for independent entries.
     """
-    return {name: torch.randn(size, generator=generator) * backward_std(size) for name, size in shape.weights.items()}
+    return {name: normal(size, generator, rank) * backward_std(size) for name, size in shape.weights.items()}
 
 
 def backward_std(size: Sequence[int]) -> float:

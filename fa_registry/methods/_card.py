@@ -42,6 +42,7 @@ class MethodCard:
             method receives a network that returns values without gradients (fa_registry.training.method_calls).
         may_reach_bp: whether the credit may become equal to the gradient while the feedback learns. For any other method, an audit
             warns if the credit becomes equal to the gradient.
+        anchor_steps: description of the steps that train with the exact gradient, or an empty text. Reporting forms show it.
         tasks: names of the tasks that the method trains. The method also trains any task whose card has the same `positions` as
             that of a listed task.
     """
@@ -66,6 +67,7 @@ class MethodCard:
     version: int = 1
     needs_autograd: bool = False
     may_reach_bp: bool = False
+    anchor_steps: str = ""
     tasks: tuple[str, ...] = SAMPLE_TASKS
 
     def __post_init__(self):

@@ -15,7 +15,7 @@ Sign, scale and site are easy to confuse, so tests check each of them. Sign: the
 
 A method declares special behaviour with small base classes. LearnsFeedbackByLoss: the feedback learns by a loss. HasFeedbackRule:
 the feedback changes by another rule. UsesBackwardWeights: the backward pass uses other matrices than the weights. HasOwnStates:
-the blocks learn at other states than those of the forward pass.
+the blocks learn at other states than those of the forward pass. HasAnchorSteps: rare steps train with the exact gradient.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ __all__ = [
     "LearnsFeedbackByLoss",
     "Method",
     "MethodCard",
+    "HasAnchorSteps",
     "HasOwnStates",
     "NetworkShape",
     "NoFeedback",
@@ -191,8 +192,8 @@ class Method(abc.ABC):
 
         Args:
             shape: sizes of the network, which determine the size of the feedback state.
-            options: values of all options of the card. The module must store every option that credits() needs, because
-                credits() does not receive the options.
+            options: values of all options of the card, but an option that declares `omit_default` is missing if it has its
+                default. The module must store every option that credits() needs, because credits() does not receive the options.
             generator: the source of all random numbers, on the CPU.
 
         Returns:
@@ -252,6 +253,22 @@ class HasFeedbackRule(abc.ABC):
             feedback: the module to change.
             inputs: the inputs from which the credits of this step were computed. They belong to the weights before the update,
                 except inputs.network, which has the updated weights. All random numbers must come from inputs.generator.
+        """
+
+
+class HasAnchorSteps(abc.ABC):
+    """Base class of a method that trains on rare batches with the exact gradient.
+
+    In an anchor step, c_l = g_l at every site. The engine computes g_l by a backward pass through all blocks, and normalises it as
+    the credit of any other step. The card describes the anchor steps in the field `anchor_steps`, which reporting forms show. The
+    class cannot be combined with UsesBackwardWeights or HasOwnStates.
+    """
+
+    @abc.abstractmethod
+    def anchor_every(self, options: Mapping[str, Scalar]) -> int:
+        """Return the number T of epochs between two anchor steps, or 0 for no anchor steps.
+
+        The first batch of the epochs T, 2T, …, counted from 0, is an anchor step. `options` are the method's options.
         """
 
 

@@ -10,21 +10,22 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
+from fa_registry.methods._low_rank import RANK, checked_rank, normal
 from fa_registry.methods.base import ALL_TASKS, CreditInputs, FixedMatrices, Method, MethodCard, NetworkShape
 from fa_registry.records import Scalar
 
 
-def direct_matrices(shape: NetworkShape, generator: torch.Generator) -> FixedMatrices:
+def direct_matrices(shape: NetworkShape, generator: torch.Generator, rank: int = 0) -> FixedMatrices:
     """Draw the matrices B_l (D_l, C) ~ N(0, 1/C) for blocks 1..L.
 
-    If sites 0 and 1 have different widths, a matrix B_00 (D_0, C) for site 0 is drawn after the others.
+    If sites 0 and 1 have different widths, a matrix B_00 (D_0, C) for site 0 is drawn after the others. `rank` is the rank of every
+    matrix, or 0 for independent entries.
     """
     scale = shape.classes**-0.5
     widths = list(shape.sites[1:])
-    matrices = FixedMatrices([torch.randn(width, shape.classes, generator=generator) * scale for width in widths])
+    matrices = FixedMatrices([normal((width, shape.classes), generator, rank) * scale for width in widths])
     if widths and shape.sites[0] != widths[0]:
-        embedding_matrix = torch.randn(shape.sites[0], shape.classes, generator=generator) * scale
-        matrices.register_buffer("B_00", embedding_matrix)
+        matrices.register_buffer("B_00", normal((shape.sites[0], shape.classes), generator, rank) * scale)
     return matrices
 
 
@@ -52,6 +53,7 @@ class DirectFeedbackAlignment(Method):
             "the credit acts on the residual stream after block l, not on the pre-activation of one layer",
             "the embedding shares B_1 with block 1, as in the published reference code; if the widths of sites 0 and 1 differ "
             "(mlp), the embedding has a separate matrix B_0",
+            "with the option `rank`, B_l = U_l V_l of rank r, whose entries keep the variance 1/C; the source has no such option",
         ),
         architectures=("any",),
         tasks=ALL_TASKS,
@@ -59,6 +61,7 @@ class DirectFeedbackAlignment(Method):
         exact_sites="none",
         feedback="B_l (D, C) with independent entries N(0, 1/C), fixed",
         properties=("feedback_fixed", "output_jacobian_gives_bp"),
+        options={"rank": RANK},
         credit_scale_source="arXiv 2606.21126's code: the error is softmax − onehot, without 1/N",
     )
 
@@ -66,8 +69,14 @@ class DirectFeedbackAlignment(Method):
         """Draw the matrices B_l (D_l, C) ~ N(0, 1/C) for blocks 1..L.
 
         If the embedding and block 1 have different widths, a matrix B_00 for site 0 is also drawn.
+
+        Raises:
+            UsageError: the option `rank` is above the width of a site or the number of classes.
         """
-        return direct_matrices(shape, generator)
+        sizes = {
+            f"B_{site} of site {site}": (width, shape.classes) for site, width in reversed([*enumerate(shape.sites)])
+        }
+        return direct_matrices(shape, generator, checked_rank("dfa", options, sizes))
 
     def credits(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
         """Compute c_l = e B_lᵀ, (N, D_l), where e (N, C) is the error of the summed loss.

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from fa_registry.methods._backward_weights import SUPPORTED, UNSUPPORTED, LayerMatrices, gaussian, replaced_credits
+from fa_registry.methods._low_rank import RANK, checked_rank
 from fa_registry.methods.base import (
     ALL_TASKS,
     CreditInputs,
@@ -34,6 +35,8 @@ class WeightFeedbackAlignment(Method, UsesBackwardWeights):
         deviations=(
             "B ~ N(0, 1/out), which preserves the expected norm of an error; the source draws uniformly and tunes the range",
             "the head's weight learns from the exact cross entropy, but the error is propagated back through the head's B",
+            "with the option `rank`, every B = U V has rank r, and its entries keep the variance 1/out; a kernel is a matrix with "
+            "one row per output channel; the source has no such option",
         ),
         architectures=SUPPORTED,
         tasks=ALL_TASKS,
@@ -42,13 +45,20 @@ class WeightFeedbackAlignment(Method, UsesBackwardWeights):
         exact_sites="none",
         feedback="B (out, in) of every layer with independent entries N(0, 1/out), fixed",
         properties=("feedback_fixed", "transposed_weights_give_bp"),
+        options={"rank": RANK},
         needs_autograd=True,
         credit_scale_source="Lillicrap et al. 2016 use the error of one sample; in the code of Akrout et al. 2019, the error p "
         "− y is not divided by N",
     )
 
     def feedback(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator) -> nn.Module:
-        return LayerMatrices(gaussian(shape, generator))
+        """Draw B (out, in) of every layer.
+
+        Raises:
+            UsageError: the option `rank` is above the size of a layer.
+        """
+        sizes = {f"layer {name}": size for name, size in shape.weights.items()}
+        return LayerMatrices(gaussian(shape, generator, checked_rank("weight_fa", options, sizes)))
 
     def backward_weights(self, feedback: nn.Module, network: NetworkView) -> Mapping[str, Tensor]:
         return feedback.matrices()

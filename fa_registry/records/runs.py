@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import sys
 import weakref
 from collections.abc import Mapping, Sequence
@@ -22,6 +23,7 @@ MOST = {
     int: 1_000_000,
     float: 1e30,
 }  # greatest absolute value of an option; float32 ends at 3.4e38, and numbers are multiplied
+COUNT = re.compile("[1-9][0-9]{0,5}")  # a whole number of at least 1, as text
 # The frozen control with LONGER times the epochs of the runs that are compared with it.
 FROZEN_LONG, LONGER = "frozen_long", 2
 STRUCTURE = "structure"  # the only option of a user-supplied network in a specification: a digest of its weights' names and shapes
@@ -342,6 +344,10 @@ class Option:
     """the value must be larger than this number"""
     choices: Many[Scalar] = ()
     """the allowed values; empty if any value is allowed"""
+    or_count: bool = False
+    """whether a text of `choices` may be replaced by a whole number of at least 1"""
+    omit_default: bool = False
+    """whether a specification omits the default, so that runs older than the option keep their identity"""
 
     @cached_property
     def kind(self) -> Any:
@@ -352,6 +358,8 @@ class Option:
         return Annotated[kind, Limits(ge=least, gt=self.above, le=most), Converted(self._chosen)]
 
     def _chosen(self, value: Scalar) -> Scalar:
-        if self.choices and value not in self.choices:
-            raise ValueError(f"expected one of {', '.join(map(str, self.choices))}, found {value!r}")
+        if self.choices and value not in self.choices and not (self.or_count and COUNT.fullmatch(value)):
+            count = ", or a whole number from 1 to 999,999" * self.or_count
+            one_of = "one of " * (len(self.choices) > 1 or not self.or_count)
+            raise ValueError(f"expected {one_of}{', '.join(map(str, self.choices))}{count}, found {value!r}")
         return value

@@ -101,12 +101,16 @@ def task_problems(method: MethodCard, architecture: ArchitectureCard, task: Task
 
 
 def with_defaults(spec: RunSpec, plugins: SpecPlugins | None = None) -> RunSpec:
-    """Add missing options of method and architecture, because a run's identity includes every option."""
+    """Add missing options of method and architecture, because a run's identity includes every option.
+
+    An option of the method whose card declares `omit_default` is removed if it has its default.
+    """
     plugins = plugins or find_plugins(spec)
-    defaults = {name: option.default for name, option in plugins.describe("method").card.options.items()}
+    declared = plugins.describe("method").card.options
+    values = {**{name: option.default for name, option in declared.items()}, **spec.method_options}
+    omitted = {name for name, option in declared.items() if option.omit_default and values[name] == option.default}
+    method_options = {name: value for name, value in values.items() if name not in omitted}
     options = plugins.resolve(spec.architecture_options)
-    full_spec = dataclasses.replace(
-        spec, method_options={**defaults, **spec.method_options}, architecture_options=options
-    )
+    full_spec = dataclasses.replace(spec, method_options=method_options, architecture_options=options)
     vars(full_spec)[KEPT] = plugins
     return full_spec

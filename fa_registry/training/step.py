@@ -252,15 +252,18 @@ def local_credit_step(
     progress: Tensor | float = 0.0,
     run: Run = call,
     task: Task | None = None,
+    anchor: bool = False,
 ) -> StepSums:
     """Fill every .grad by the rule of a local-credit method.
 
     No gradient flows from one block to another. If the method trains its feedback, the .grad of the feedback is filled too. The
-    arguments are as for backprop_step and credit_rms; `generator` and `progress` are those of CreditInputs.
+    arguments are as for backprop_step and credit_rms; `generator` and `progress` are those of CreditInputs. `anchor` is true for an
+    anchor step, in which c_l = g_l (see HasAnchorSteps).
     """
     matrices = method.backward_weights(feedback, network) if isinstance(method, UsesBackwardWeights) else {}
+    chained = anchor or bool(matrices)
     with backward_through(network, matrices):
-        embedded, states, branches = _cut_forward(network, images, run, chained=bool(matrices))
+        embedded, states, branches = _cut_forward(network, images, run, chained)
     top = states[-1].requires_grad_()
     logits = run(network.readout, top)
     output = OutputError.of(logits, labels, task)
@@ -280,7 +283,7 @@ def local_credit_step(
         task=output.task,
     )
     eps, by_position = norm_eps(method.card.credit_scale, count), output.task.by_position
-    if matrices:
+    if chained:
         highest = top_credit(network, matrices, top, output.error)
         chained_backward(network, states[:-1], embedded, branches, highest, penalty, credit_norm, eps, by_position)
     else:

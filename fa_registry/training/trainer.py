@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from fa_registry.architectures.base import noisy
+from fa_registry.methods.base import HasAnchorSteps
 from fa_registry.records import Reading, RunSpec
 from fa_registry.seeding import generator
 from fa_registry.tasks import reported_metrics
@@ -67,6 +68,8 @@ class Trainer:
             "method": generator(setup.spec.seed, "method", setup.device),
         }
         self.epoch = 0
+        has_anchors = isinstance(setup.method, HasAnchorSteps)
+        self._anchor_every = setup.method.anchor_every(setup.spec.method_options) if has_anchors else 0
         self.early: EarlyCheckpoint | None = None
         self._progress = torch.zeros((), device=setup.device)
         self._totals = torch.zeros(3, dtype=torch.float64, device=setup.device)
@@ -145,8 +148,12 @@ class Trainer:
                     group["lr"] = learning_rate(setup.spec, self.epoch)
             self._progress.fill_(self.epoch / setup.spec.epochs)
             self._totals.zero_()
-            for batch in batches:
-                advance(batch)
+            is_anchor_epoch = bool(self._anchor_every and self.epoch and not self.epoch % self._anchor_every)
+            for number, batch in enumerate(batches):
+                if is_anchor_epoch and number == 0:
+                    self._advance(batch, anchor=True)
+                else:
+                    advance(batch)
 
     def end_epoch(self) -> dict[str, Reading]:
         """Wait for the GPU, extend the chain of digests, and return the metrics of `run_epoch`."""
@@ -181,15 +188,15 @@ class Trainer:
                 self._stream.synchronize()  # the memory of a failed run is reused, so no kernel may still write to it
                 raise
 
-    def _advance(self, batch: Tensor) -> None:
+    def _advance(self, batch: Tensor, anchor: bool = False) -> None:
         """Train on the samples with these indices, (batch,), and add to the sums of the epoch."""
         splits = self.setup.splits
         images = splits.augment(splits.train_images[batch], self.generators["augmentation"])
-        sums = self.step(images, splits.train_labels[batch])
+        sums = self.step(images, splits.train_labels[batch], anchor)
         self._totals += torch.stack([sums.loss, sums.score, sums.penalty])
 
-    def step(self, images: Tensor, labels: Tensor) -> StepSums:
-        """Run one optimiser step on one batch."""
+    def step(self, images: Tensor, labels: Tensor, anchor: bool = False) -> StepSums:
+        """Run one optimiser step on one batch. `anchor` is true for an anchor step, see HasAnchorSteps."""
         setup, spec = self.setup, self.setup.spec
         self.optimizer.zero_grad(set_to_none=True)
         if setup.method.end_to_end:
@@ -207,6 +214,7 @@ class Trainer:
                 self._progress,
                 self._run,
                 setup.task,
+                anchor,
             )
         self.optimizer.step()
         if sums.seen is not None:

@@ -8,6 +8,15 @@ from fa_registry.errors import InvalidFields
 from tests.helpers.tiny_tasks import tiny_spec
 
 REFUSED = [
+    ("dfa", {"rank": -1}),
+    ("dfa", {"rank": 1.5}),
+    ("fdfa", {"feedback_rate": 0}),
+    ("grape", {"feedback_rate": 0}),
+    ("grape", {"anchor_every": 0}),
+    ("grape", {"anchor_every": -1}),
+    ("grape", {"anchor_every": 1.5}),
+    ("grape", {"anchor_every": "often"}),
+    ("weight_fa", {"rank": -2}),
     ("dni", {"conditioning": "labels"}),
     ("dni", {"hidden": -1}),
     ("dtp", {"target_step": 0}),

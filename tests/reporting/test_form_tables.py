@@ -140,6 +140,19 @@ def test_a_report_without_cards_and_provenance_says_not_recorded(entries, report
     }
 
 
+def test_anchor_steps_are_shown_with_their_interval_if_the_card_describes_them(entries, report):
+    assert "Anchor steps" not in entries("dfa")
+    cards = {**report.cards, "methods/dfa": {**report.cards["methods/dfa"], "anchor_steps": "exact"}}
+    runs = tuple(
+        with_record(run, spec=dataclasses.replace(run.record.spec, method_options={"anchor_every": "3"}))
+        if run.record.spec.method == "dfa"
+        else run
+        for run in report.runs
+    )
+    (value,) = entries("dfa", dataclasses.replace(report, cards=cards, runs=runs))["Anchor steps"]
+    assert value.text == "anchor_every = 3: exact"
+
+
 @pytest.fixture
 def texts(entries, report):
     """The texts of an entry of dfa, its two runs holding this provenance."""

@@ -231,6 +231,7 @@ def identification(group: Group, report: AuditReport) -> tuple[Entry, ...]:
         entry("Seeds", ", ".join(str(record.spec.seed) for record in records)),
         entry("Feedback", description(method.get("feedback"))),
         *(entry(term, text) for name, (term, text) in DECLARED.items() if method.get(name)),
+        *_anchor_steps(method.get("anchor_steps", ""), first.method_options),
         each("Feedback file", records, _feedback),
         entry("Recipe", _recipe(first, method.get("credit_scale", ""))),
         each("Hardware", records, lambda record: description(record.provenance.get("hardware"))),
@@ -364,6 +365,12 @@ def _statement(term: str, records: Sequence[RunRecord], describe: Callable[[RunR
     values = tuple(value for value in each(term, records, describe).values if value.text)
     if values:
         yield Entry(term, values)
+
+
+def _anchor_steps(text: str, options: Mapping[str, Any]) -> Iterator[Entry]:
+    """Yield an entry about anchor steps, if the method's card describes such steps."""
+    if text:
+        yield entry("Anchor steps", f"anchor_every = {options.get('anchor_every', NOT_RECORDED)}: {description(text)}")
 
 
 def _resumed(record: RunRecord) -> str:
