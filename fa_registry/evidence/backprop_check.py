@@ -212,11 +212,12 @@ def _largest(first: Cosines, second: Cosines) -> dict[int, float]:
 def _update_cosine(by_method: Gradients, by_gradient: Gradients, site: int) -> float:
     """Return the cosine of two updates of the block below `site`, or of the embedding for site 0.
 
-    Weights of a tied readout are left out, because they receive the exact gradient under every method.
+    Weights of a tied readout are left out, because they receive the exact gradient under every method. Weights with one entry are
+    left out, because their gradient is only a sign.
     """
     part = f"blocks.{site - 1}" if site else "embed"
     names = [name for name, value in by_method.items() if part_of(name) == part and value is not None]
-    names = [name for name in names if by_gradient[name] is not None]
+    names = [name for name in names if by_gradient[name] is not None and by_gradient[name].numel() > 1]
     if not names:
         return math.nan
     return cosine(*(torch.cat([side[name].flatten() for name in names]) for side in (by_method, by_gradient)))

@@ -355,3 +355,6 @@ class Option:
         if self.choices and value not in self.choices:
             raise ValueError(f"expected one of {', '.join(map(str, self.choices))}, found {value!r}")
         return value
+    omits_default: bool = False
+    """whether a specification omits the option of an architecture if it has its default; so the identity of a run stays the same
+    if a card gets such an option"""

@@ -115,6 +115,10 @@ LEGITIMATE = [
     ({**BP, "recipe": recipe(credit_norm="none")}, BP),
     ({**BP, "control": "shallow"}, {**BP, "control": "shallow", "architecture_options": {**SHAPE, "num_blocks": 8}}),
     ({**BP, "control": "shallow"}, {**BP, "architecture_options": {**SHAPE, "num_blocks": 0}}),
+    (
+        {**BP, "control": "shallow"},
+        {**BP, "control": "shallow", "architecture_options": {**SHAPE, "norm_place": "post"}},
+    ),
     ({**BP, **VIT, "control": "frozen"}, {**BP, **VIT_CLASS, "control": "frozen"}),
     ({**VIT, "epochs": 0}, {**VIT_CLASS, "epochs": 0}),
     ({"epochs": 1}, {"epochs": 1, "recipe": recipe(schedule="constant")}),

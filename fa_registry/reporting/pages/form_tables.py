@@ -253,7 +253,8 @@ def _architecture(records: Sequence[RunRecord], report: AuditReport) -> Iterator
     yield entry("Architecture", f"{spec.architecture}: {line}" if line else spec.architecture)
     yield entry("Architecture options", pairs(spec.architecture_options).replace(",", ", ") or "the defaults")
     terminal = spec.architecture_options.get("terminal_ln")
-    yield entry("LayerNorm before the head", NOT_RECORDED if terminal is None else "yes" if terminal else "no")
+    kind = "no, an RMSNorm" if spec.architecture_options.get("norm") == "rms" else "yes"
+    yield entry("LayerNorm before the head", NOT_RECORDED if terminal is None else kind if terminal else "no")
     yield each("Parameters", records, lambda record: description(record.provenance.get("parameters")))
 
 
