@@ -176,8 +176,8 @@ def site_cosines(trial: Trial, images: Tensor, labels: Tensor) -> Cosines:
 
     Sites where no cosine is finite are omitted. Samples are converted to the precision of the trial's network.
     """
-    # the penalty is left out, because its gradient is the same under every method
-    trial = dataclasses.replace(trial, spec=dataclasses.replace(trial.spec, penalty=0.0))
+    # the penalties are left out, because their gradients are the same under every method
+    trial = dataclasses.replace(trial, spec=trial.spec.unpenalised)
     double = any(weight.dtype == torch.float64 for weight in trial.network.parameters())
     batch = [rows.double() if double and rows.is_floating_point() else rows for rows in (images, labels)]
     inputs, credits, states = measured_credits(trial, *batch)

@@ -42,7 +42,7 @@ TYPES = {  # field of a specification → its type
     # a record has one reading of every headline metric for each epoch, measured or not
     "epochs": Annotated[int, Limits(ge=0, le=100_000)],
     "batch_size": BatchSize,
-    **dict.fromkeys(("penalty", "learning_rate", "weight_decay"), Number),
+    **dict.fromkeys(("penalty", "penalty_embedding", "learning_rate", "weight_decay"), Number),
     "precision": Literal[PRECISIONS],
     "optimizer": Literal["adamw", "sgd"],
     "schedule": Literal["cosine", "constant"],
@@ -162,8 +162,9 @@ def _check_control(values: dict[str, Any], method: Description, blocks: int | No
             f"epochs: expected an even number for the {control} control, which trains {LONGER} times the epochs of its setting; "
             f"found {values['epochs']}"
         )
-    if not controls.trains_blocks(control) and values.get("penalty"):
-        problems.append(f"penalty: expected 0 for the {control} control, which has no trained blocks")
+    if not controls.trains_blocks(control):
+        penalised = [name for name in ("penalty", "penalty_embedding") if values.get(name)]
+        problems += [f"{name}: expected 0 for the {control} control, which has no trained blocks" for name in penalised]
     return problems
 
 

@@ -322,7 +322,8 @@ def _recipe(spec: RunSpec, credit_scale: str) -> str:
         f"{recipe.schedule} schedule, batch {recipe.batch_size}, credit norm {recipe.credit_norm}{scale}, "
         f"{spec.epochs} epochs, {spec.precision} on {spec.device_class}"
     )
-    return f"{text}, residual penalty λ = {spec.penalty:g}" if spec.penalty else f"{text}, no residual penalty"
+    text += f", residual penalty λ = {spec.penalty:g}" if spec.penalty else ", no residual penalty"
+    return f"{text}, embedding penalty λ_0 = {spec.penalty_embedding:g}" if spec.penalty_embedding else text
 
 
 def _versions(record: RunRecord) -> str:
