@@ -101,7 +101,7 @@ def _controls(report: AuditReport) -> Mapping[tuple[str, str], tuple[str, Runs]]
 
 
 def _key(spec: RunSpec, bare: bool) -> str:
-    return seeds_key(dataclasses.replace(spec, control="none", penalty=0.0 if bare else spec.penalty))
+    return seeds_key(dataclasses.replace(spec.unpenalised if bare else spec, control="none"))
 
 
 def _depths_value(

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
+from fa_registry.architectures._block_form import BLOCK_OPTIONS, OPTIONS, BlockForm
 from fa_registry.architectures._layers import affine, linear
 from fa_registry.architectures.base import TOKENS, Architecture, ArchitectureCard, Network
-from fa_registry.architectures.vit_mini import MLP_RATIO, TransformerBranch
+from fa_registry.architectures.vit_mini import TransformerBranch, block_size
 from fa_registry.records import Option, Scalar
 
 
@@ -63,16 +64,22 @@ class CausalTransformer(Architecture):
                 "whether the weight of the token embedding is also the weight of the head; if so, the B of dfa replaces a "
                 "matrix that also embeds tokens",
             ),
+            **OPTIONS,
         },
         source="a pre-LN decoder as in Radford et al. 2019; block as in vit_mini, and torch's default initialisation of every "
         "layer: embeddings N(0, 1)",
+        block_options=("heads", *BLOCK_OPTIONS),
         inputs=TOKENS,
     )
 
     def check(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...]) -> list[str]:
-        """Return problems if `heads` does not divide d_hidden, or if an input is not one sequence of tokens."""
+        """Return problems if `heads` does not divide d_hidden, or if an input is not one sequence of tokens.
+
+        One block cannot have the scale 1/√L.
+        """
         width, heads = int(options["d_hidden"]), int(options["heads"])
-        problems = [f"heads: expected a divisor of d_hidden {width}, found {heads}"] if width % heads else []
+        problems = BlockForm.of(options).problems()
+        problems += [f"heads: expected a divisor of d_hidden {width}, found {heads}"] if width % heads else []
         if len(image_shape) != 1:
             problems.append(
                 f"expected a data set whose inputs are sequences of tokens (T,), found inputs {image_shape}"
@@ -81,9 +88,10 @@ class CausalTransformer(Architecture):
 
     def parameters(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int) -> int:
         width = int(options["d_hidden"])
-        block = (4 + 2 * MLP_RATIO) * width * width + (9 + MLP_RATIO) * width
+        form = BlockForm.of(options)
         head = classes if options["tied"] else (width + 1) * classes
-        return (classes + image_shape[0]) * width + int(options["num_blocks"]) * block + 2 * width + head
+        blocks = form.blocks * block_size(width, form)
+        return (classes + image_shape[0]) * width + blocks + form.norm_size(width) + head
 
     def build(
         self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int, generator: torch.Generator
@@ -92,13 +100,13 @@ class CausalTransformer(Architecture):
 
         The vocabulary has `classes` tokens.
         """
-        width, heads = int(options["d_hidden"]), int(options["heads"])
+        width, heads, form = int(options["d_hidden"]), int(options["heads"]), BlockForm.of(options)
         # the embedding is drawn first, so the shallow control starts with the same embedding
         token = nn.Embedding(classes, width, _weight=torch.randn(classes, width, generator=generator))
         embed = TokenEmbedding(token, nn.Parameter(torch.randn(1, image_shape[0], width, generator=generator)))
-        blocks = [TransformerBranch(width, heads, generator, causal=True) for _ in range(int(options["num_blocks"]))]
+        blocks = [TransformerBranch(width, heads, generator, form, causal=True) for _ in range(form.blocks)]
         head = TiedHead(token.weight) if options["tied"] else linear(width, classes, generator)
-        return Network(embed, blocks, nn.LayerNorm(width), head)
+        return Network(embed, blocks, form.new_norm(width), head)
 
 
 PLUGIN = CausalTransformer()

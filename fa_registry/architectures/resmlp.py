@@ -1,4 +1,4 @@
-"""resmlp: residual MLP with LayerNorm before each branch, the main architecture of the paper."""
+"""resmlp: residual MLP with a norm before or after each branch, the main architecture of the paper."""
 
 from __future__ import annotations
 
@@ -8,20 +8,23 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
+from fa_registry.architectures._block_form import BLOCK_OPTIONS, OPTIONS, BlockForm, scaled
 from fa_registry.architectures._layers import linear
 from fa_registry.architectures.base import Architecture, ArchitectureCard, Network
 from fa_registry.records import Option, Scalar
 
 
 class ResidualBranch(nn.Module):
-    """Branch f(h) = w2 GELU(w1 LN(h)).
+    """Branch f(h) = s w2 GELU(w1 LN(h)), or LN(h + s w2 GELU(w1 h)) − h for a norm after the skip.
 
-    The initial w2 is N(0, w2_std²) with zero bias, so h_L ≈ h_0 before training.
+    The initial w2 is N(0, w2_std²) with zero bias, so h_L ≈ h_0 before training. LN is the norm and s the scale of `form`.
     """
 
-    def __init__(self, width: int, w2_std: float, generator: torch.Generator):
+    def __init__(self, width: int, w2_std: float, generator: torch.Generator, form: BlockForm):
         super().__init__()
-        self.ln = nn.LayerNorm(width)
+        self.stream = "ln" if form.place == "post" else ""
+        self.scale = form.new_scale()
+        self.ln = form.new_norm(width)
         self.w1 = linear(width, width, generator)
         self.w2 = linear(width, width, generator)
         with torch.no_grad():
@@ -30,7 +33,12 @@ class ResidualBranch(nn.Module):
         self.gelu = nn.GELU()
 
     def forward(self, state: Tensor) -> Tensor:
-        return self.w2(self.gelu(self.w1(self.ln(state))))
+        if self.stream:
+            return self.ln(state + self._layers(state)) - state
+        return self._layers(self.ln(state))
+
+    def _layers(self, state: Tensor) -> Tensor:
+        return scaled(self.scale, self.w2(self.gelu(self.w1(state))))
 
 
 class ResMLP(Architecture):
@@ -43,14 +51,21 @@ class ResMLP(Architecture):
             "terminal_ln": Option(True, "whether a LayerNorm precedes the head"),
             "residual": Option(True, "whether blocks have skip connections; if you choose false, set w2_std to 0.5"),
             "w2_std": Option(0.01, "initial standard deviation of the second weight matrix of each block", least=0),
+            **OPTIONS,
         },
         source="arXiv 2606.21126, main setting",
+        block_options=("residual", "w2_std", *BLOCK_OPTIONS),
     )
+
+    def check(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...]) -> list[str]:
+        """Return problems if a network without skips has a norm after the skip or a scale, or one block has the scale 1/√L."""
+        return BlockForm.of(options).problems(bool(options["residual"]))
 
     def parameters(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int) -> int:
         width, inputs = int(options["d_hidden"]), math.prod(image_shape)
-        block = 2 * width * (width + 1) + 2 * width
-        norm = 2 * width if options["terminal_ln"] else 0
+        form = BlockForm.of(options)
+        block = 2 * width * (width + 1) + form.norm_size(width) + form.scale_size
+        norm = form.norm_size(width) if options["terminal_ln"] else 0
         return (inputs + 1) * width + int(options["num_blocks"]) * block + norm + (width + 1) * classes
 
     def build(
@@ -60,14 +75,12 @@ class ResMLP(Architecture):
 
         The embedding is initialised first, so networks with the same seed have the same embedding at every depth.
         """
-        width = int(options["d_hidden"])
+        width, form = int(options["d_hidden"]), BlockForm.of(options)
         return Network(
             # one layer that flattens: its weight is `embed.weight` in the state dict, as in the published checkpoints
             embed=linear(math.prod(image_shape), width, generator, flatten=True),
-            blocks=[
-                ResidualBranch(width, float(options["w2_std"]), generator) for _ in range(int(options["num_blocks"]))
-            ],
-            out_ln=nn.LayerNorm(width) if options["terminal_ln"] else None,
+            blocks=[ResidualBranch(width, float(options["w2_std"]), generator, form) for _ in range(form.blocks)],
+            out_ln=form.new_norm(width) if options["terminal_ln"] else None,
             out_head=linear(width, classes, generator),
             residual=bool(options["residual"]),
         )

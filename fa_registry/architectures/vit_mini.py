@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
+from fa_registry.architectures._block_form import BLOCK_OPTIONS, OPTIONS, BlockForm, scaled
 from fa_registry.architectures._layers import affine, linear, patches
 from fa_registry.architectures.base import Architecture, ArchitectureCard, Network
 from fa_registry.records import Option, Scalar
@@ -58,16 +59,19 @@ class Attention(nn.Module):
 
 
 class TransformerBranch(nn.Module):
-    """Branch of a pre-LN block: f(h) = a + mlp(LN(h + a)) with a = attention(LN(h)).
+    """Branch of a transformer block, with the scale s of `form` and its norm LN.
 
-    The network adds h to f(h).
+    A pre-norm block is f(h) = a + s mlp(LN(h + a)) with a = s attention(LN(h)). A post-norm block is f(h) = LN(u + s mlp(u)) − h
+    with u = LN(h + s attention(h)). The network adds h to f(h).
     """
 
-    def __init__(self, width: int, heads: int, generator: torch.Generator, causal: bool = False):
+    def __init__(self, width: int, heads: int, generator: torch.Generator, form: BlockForm, causal: bool = False):
         super().__init__()
-        self.ln1 = nn.LayerNorm(width)
+        self.stream = "ln2" if form.place == "post" else ""
+        self.scale = form.new_scale()
+        self.ln1 = form.new_norm(width)
         self.attn = Attention(width, heads, generator, causal)
-        self.ln2 = nn.LayerNorm(width)
+        self.ln2 = form.new_norm(width)
         self.mlp = nn.Sequential(
             linear(width, MLP_RATIO * width, generator),
             nn.GELU(),
@@ -77,8 +81,17 @@ class TransformerBranch(nn.Module):
         )
 
     def forward(self, tokens: Tensor) -> Tensor:
-        attended = self.attn(self.ln1(tokens))
-        return attended + self.mlp(self.ln2(tokens + attended))
+        if self.stream:
+            inner = self.ln1(tokens + scaled(self.scale, self.attn(tokens)))
+            return self.ln2(inner + scaled(self.scale, self.mlp(inner))) - tokens
+        attended = scaled(self.scale, self.attn(self.ln1(tokens)))
+        return attended + scaled(self.scale, self.mlp(self.ln2(tokens + attended)))
+
+
+def block_size(width: int, form: BlockForm) -> int:
+    """Return the number of weights of one TransformerBranch."""
+    layers = (4 + 2 * MLP_RATIO) * width * width + (5 + MLP_RATIO) * width
+    return layers + 2 * form.norm_size(width) + form.scale_size
 
 
 class VisionTransformer(Network):
@@ -92,6 +105,7 @@ class VisionTransformer(Network):
         cls_token: Class token (1, 1, D).
         pos_embed: Position embedding (1, 1 + patches, D).
         blocks: Branches f_1..f_L.
+        out_ln: Norm before the head.
         out_head: Module that computes the logits.
         broadcast: Tokens among which a credit (N, D) is distributed: "all" as in the paper, or only the "class" token.
     """
@@ -102,10 +116,11 @@ class VisionTransformer(Network):
         cls_token: nn.Parameter,
         pos_embed: nn.Parameter,
         blocks: list[nn.Module],
+        out_ln: nn.Module,
         out_head: nn.Module,
         broadcast: str,
     ):
-        super().__init__(None, blocks, nn.LayerNorm(patch_embed.out_channels), out_head, pool=class_token)
+        super().__init__(None, blocks, out_ln, out_head, pool=class_token)
         self.patch_embed = patch_embed
         self.cls_token = cls_token
         self.pos_embed = pos_embed
@@ -145,19 +160,21 @@ class VitMini(Architecture):
                 "tokens that receive a credit with one row per sample: all tokens, or only the class token",
                 choices=("all", "class"),
             ),
+            **OPTIONS,
         },
         source="arXiv 2606.21126, ViT setting: published names, and torch's default initialisation of every layer",
         credit_options=("broadcast",),
+        block_options=("heads", *BLOCK_OPTIONS),
     )
 
     def check(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...]) -> list[str]:
         """Return problems if `patch` does not divide the image size, or `heads` does not divide d_hidden.
 
-        `patch` must divide both the height and the width of images (C, H, W).
+        `patch` must divide both the height and the width of images (C, H, W). One block cannot have the scale 1/√L.
         """
         _, height, image_width = image_shape
         width, heads, patch = int(options["d_hidden"]), int(options["heads"]), int(options["patch"])
-        problems = []
+        problems = BlockForm.of(options).problems()
         if height % patch or image_width % patch:
             problems.append(f"patch: expected a divisor of the image size {height}×{image_width}, found {patch}")
         if width % heads:
@@ -169,8 +186,8 @@ class VitMini(Architecture):
         channels, height, image_width = image_shape
         tokens = 1 + (height // patch) * (image_width // patch)
         embed = (channels * patch * patch + 1) * width + (1 + tokens) * width
-        block = (4 + 2 * MLP_RATIO) * width * width + (9 + MLP_RATIO) * width
-        return embed + int(options["num_blocks"]) * block + 2 * width + (width + 1) * classes
+        form = BlockForm.of(options)
+        return embed + form.blocks * block_size(width, form) + form.norm_size(width) + (width + 1) * classes
 
     def build(
         self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int, generator: torch.Generator
@@ -180,6 +197,7 @@ class VitMini(Architecture):
         The first token is the class token, and the input of the head is the class token (N, d_hidden).
         """
         width, heads, patch = int(options["d_hidden"]), int(options["heads"]), int(options["patch"])
+        form = BlockForm.of(options)
         channels, height, image_width = image_shape
         count = (height // patch) * (image_width // patch)
         # the embedding is drawn first, so the shallow control starts with the same embedding
@@ -187,7 +205,8 @@ class VitMini(Architecture):
             patch_embed=patches(channels, width, patch, generator),
             cls_token=_positions(1, width, generator),
             pos_embed=_positions(1 + count, width, generator),
-            blocks=[TransformerBranch(width, heads, generator) for _ in range(int(options["num_blocks"]))],
+            blocks=[TransformerBranch(width, heads, generator, form) for _ in range(form.blocks)],
+            out_ln=form.new_norm(width),
             out_head=linear(width, classes, generator),
             broadcast=str(options["broadcast"]),
         )

@@ -187,7 +187,8 @@ def cosines_with_bp(case: NetworkCase) -> dict[str, float]:
 
     The keys are texts such as "the credit at site 2". Sites whose credit is exact according to the card are left out. A weight
     that is also part of the readout, such as the token embedding of a tied head, is left out too, because it receives the exact
-    gradient of the head.
+    gradient of the head. Weights with one entry are left out, because their gradient is only a sign: with a scale of 0, no other
+    weight of a block has a gradient.
     """
     shared = names_in_readout(case.network)
     inputs = case.inputs()
@@ -196,7 +197,8 @@ def cosines_with_bp(case: NetworkCase) -> dict[str, float]:
     for site in (site for site in range(case.blocks + 1) if not case.exact[site]):
         part = f"blocks.{site - 1}" if site else "embed"
         names = [name for name in step_gradients if part_of(name) == part and name not in shared]
-        if names:  # an embedding may have no weights
+        names = [name for name in names if step_gradients[name].numel() > 1]
+        if any(true_gradients[name].any() for name in names):  # an embedding may have no weights
             cosines[f"the update of {part}"] = cosine(
                 [step_gradients[name] for name in names], [true_gradients[name] for name in names]
             )

@@ -145,6 +145,7 @@ def trained_gradients(
             torch.tensor(progress, device=images.device),
             run,
             trial.task,
+            spec.penalty_embedding,
         )
     return gradients(trial.network)
 
@@ -253,6 +254,7 @@ def gradients_by_credits(
             spec.recipe.credit_norm,
             run=run,
             task=trial.task,
+            penalty_embedding=spec.penalty_embedding,
         )
     return gradients(network)
 

@@ -109,18 +109,26 @@ class NetworkCase:
         check_credits(self.method.card.name, credits, inputs.hidden)
         return [self.network.spread(*pair) for pair in zip(credits, inputs.hidden, strict=True)]
 
-    def step(self, penalty: float = 0.0, credit_norm: str = "none") -> Gradients:
+    def step(self, penalty: float = 0.0, credit_norm: str = "none", penalty_embedding: float = 0.0) -> Gradients:
         """Run one training step, and return the gradients by parameter name."""
-        self._run(penalty, credit_norm)
+        self._run(penalty, credit_norm, penalty_embedding=penalty_embedding)
         return {name: parameter.grad.clone() for name, parameter in self.network.named_parameters()}
 
-    def _run(self, penalty: float, credit_norm: str, generator: torch.Generator | None = None) -> StepSums:
+    def _run(
+        self,
+        penalty: float,
+        credit_norm: str,
+        generator: torch.Generator | None = None,
+        penalty_embedding: float = 0.0,
+    ) -> StepSums:
         self.network.zero_grad(set_to_none=True)
         self.feedback.zero_grad(set_to_none=True)
         if self.method.end_to_end:
-            return backprop_step(self.network, self.images, self.labels, penalty)
+            return backprop_step(self.network, self.images, self.labels, penalty, penalty_embedding=penalty_embedding)
+        batch = (self.images, self.labels)
+        settings = (penalty, credit_norm, generator)
         return local_credit_step(
-            self.network, self.method, self.feedback, self.images, self.labels, penalty, credit_norm, generator
+            self.network, self.method, self.feedback, *batch, *settings, penalty_embedding=penalty_embedding
         )
 
     def true_step(self) -> Gradients:

@@ -29,30 +29,30 @@ from fa_registry.methods.base import CreditInputs, Method, UsesBackwardWeights
 from fa_registry.records import Scalar
 from fa_registry.training.method_calls import credits_and_states_of
 
-PENALTIES = (0.0, 0.01)
+PENALTIES = ((0.0, 0.0), (0.01, 0.02))  # λ of the branches and λ_0 of the embedding
 CREDIT_NORMS = ("none", "rms")
 
 
 def objective_gradient(setting: Setting) -> CheckOutcome:
     """Check that the gradients of one step equal autograd's gradients of the objective.
 
-    The check runs with and without penalty, for both values of credit_norm.
+    The check runs with and without penalties, for both values of credit_norm.
     """
     case = setting.case()
     outcome = CheckOutcome("pass", "")
-    for penalty in PENALTIES:
+    for penalty, penalty_embedding in PENALTIES:
         for credit_norm in CREDIT_NORMS:
-            outcome = compare(case.step(penalty, credit_norm), literal_gradients(case, penalty, credit_norm))
+            literal = literal_gradients(case, penalty, credit_norm, penalty_embedding)
+            outcome = compare(case.step(penalty, credit_norm, penalty_embedding), literal)
             if outcome.outcome != "pass":
-                return CheckOutcome(
-                    outcome.outcome, f"penalty {penalty:g}, credit_norm {credit_norm}: {outcome.detail}"
-                )
+                found = f"penalties {penalty:g} and {penalty_embedding:g}, credit_norm {credit_norm}: {outcome.detail}"
+                return CheckOutcome(outcome.outcome, found)
     return outcome
 
 
-def literal_gradients(case: NetworkCase, penalty: float, credit_norm: str) -> Gradients:
+def literal_gradients(case: NetworkCase, penalty: float, credit_norm: str, penalty_embedding: float = 0.0) -> Gradients:
     """Return the gradient of the objective by parameter name, computed by autograd."""
-    if case.method.end_to_end:  # mean CE + λ Σ_l mean_i ||f_l||², in which no state is detached
+    if case.method.end_to_end:  # mean CE + λ Σ_l mean_i ||f_l||² + λ_0 mean_i ||h_0||², in which no state is detached
         state, total = case.network.embed(case.images), torch.zeros((), dtype=torch.float64)
         for block in case.network.blocks:
             branch = block(state)
@@ -61,6 +61,7 @@ def literal_gradients(case: NetworkCase, penalty: float, credit_norm: str) -> Gr
         loss = total + cross_entropies(case.network.readout(state), case.labels).mean()
     else:
         loss = _local_objective(case, penalty, credit_norm)
+    loss = loss + penalty_embedding * _mean_square(case.network.embed(case.images))
     parameters = dict(case.network.named_parameters())
     return dict(zip(parameters, torch.autograd.grad(loss, list(parameters.values())), strict=True))
 

@@ -176,8 +176,8 @@ def site_cosines(trial: Trial, images: Tensor, labels: Tensor) -> Cosines:
 
     Sites where no cosine is finite are omitted. Samples are converted to the precision of the trial's network.
     """
-    # the penalty is left out, because its gradient is the same under every method
-    trial = dataclasses.replace(trial, spec=dataclasses.replace(trial.spec, penalty=0.0))
+    # the penalties are left out, because their gradients are the same under every method
+    trial = dataclasses.replace(trial, spec=trial.spec.unpenalised)
     double = any(weight.dtype == torch.float64 for weight in trial.network.parameters())
     batch = [rows.double() if double and rows.is_floating_point() else rows for rows in (images, labels)]
     inputs, credits, states = measured_credits(trial, *batch)
@@ -212,11 +212,12 @@ def _largest(first: Cosines, second: Cosines) -> dict[int, float]:
 def _update_cosine(by_method: Gradients, by_gradient: Gradients, site: int) -> float:
     """Return the cosine of two updates of the block below `site`, or of the embedding for site 0.
 
-    Weights of a tied readout are left out, because they receive the exact gradient under every method.
+    Weights of a tied readout are left out, because they receive the exact gradient under every method. Weights with one entry are
+    left out, because their gradient is only a sign.
     """
     part = f"blocks.{site - 1}" if site else "embed"
     names = [name for name, value in by_method.items() if part_of(name) == part and value is not None]
-    names = [name for name in names if by_gradient[name] is not None]
+    names = [name for name in names if by_gradient[name] is not None and by_gradient[name].numel() > 1]
     if not names:
         return math.nan
     return cosine(*(torch.cat([side[name].flatten() for name in names]) for side in (by_method, by_gradient)))

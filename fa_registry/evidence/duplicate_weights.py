@@ -118,13 +118,13 @@ def may_share_weights(first: RunSpec, second: RunSpec) -> bool:
       initial weights;
     - no block is trained, and backpropagation trains the embedding (`frozen`, or `ladder_0` of `bp`): the method;
     - the control is `ladder_L`, which trains all L blocks: the control;
-    - the control is `shallow`, which has no blocks: the number of blocks;
+    - the control is `shallow`, which has no blocks: the number of blocks, and the options that change only blocks;
     - errors are backpropagated end to end: credit_norm, and the options that choose where a credit is applied;
     - there is only one epoch: the schedule;
     - float32 rounding removes the effect of a penalty or of a weight decay: this penalty or weight decay.
 
     For an adopted run, seed and setting are only claims of its owner. Two adopted runs with the same weights file are therefore
-    allowed to differ in seed and setting. If their method, method options, credit_norm, penalty or control differ, equal weights
+    allowed to differ in seed and setting. If their method, method options, credit_norm, penalties or control differ, equal weights
     are reported. In one group, `protocol.paired_runs` counts a shared weights file only once.
     """
     if first.weights and second.weights:
@@ -140,12 +140,12 @@ def effective(spec: RunSpec) -> RunSpec:
     recipe, blocks = spec.recipe, spec.architecture_options.get("num_blocks")
     control, options = spec.control, _options(spec)
     if control == "shallow" or blocks == 0:
-        control, options = "shallow", _without(options, "num_blocks")
+        control, options = "shallow", _without(options, "num_blocks", *_named(spec, "block_options"))
     else:
         control = effective_control(spec)
     if _is_untrained(spec):
         drawn = "shallow" if control == "shallow" else "none"
-        return RunSpec("", spec.architecture, "", spec.seed, 0, {}, options, Recipe(), 0.0, drawn)
+        return RunSpec("", spec.architecture, "", spec.seed, 0, {}, options, Recipe(), control=drawn)
     if recipe.optimizer == "adamw" and recipe.weight_decay * recipe.learning_rate < LOST:
         recipe = dataclasses.replace(recipe, weight_decay=0.0)
     if spec.epochs == 1:
@@ -154,8 +154,9 @@ def effective(spec: RunSpec) -> RunSpec:
         recipe = dataclasses.replace(recipe, credit_norm="")
     # if no block is trained, the penalty has no effect
     penalty = 0.0 if spec.penalty < LOST or control in ("shallow", "frozen") else spec.penalty
+    embedding = 0.0 if spec.penalty_embedding < LOST else spec.penalty_embedding
     fields = {"architecture_options": options, "recipe": recipe, "penalty": penalty, "weights": ""}
-    return dataclasses.replace(spec, control=control, **fields)
+    return dataclasses.replace(spec, control=control, penalty_embedding=embedding, **fields)
 
 
 def _is_untrained(spec: RunSpec) -> bool:
@@ -180,10 +181,15 @@ def _options(spec: RunSpec) -> Mapping[str, Scalar]:
     """
     if not (_is_untrained(spec) or _end_to_end(spec)):
         return spec.architecture_options
+    return _without(spec.architecture_options, *_named(spec, "credit_options"))
+
+
+def _named(spec: RunSpec, field: str) -> tuple[str, ...]:
+    """Return the names of options that this field of the architecture's card lists; empty if the card cannot be read."""
     try:
-        return _without(spec.architecture_options, *architectures.CATALOG.get(spec.architecture).card.credit_options)
+        return getattr(architectures.CATALOG.get(spec.architecture).card, field)
     except (UnknownName, PluginError):
-        return spec.architecture_options
+        return ()
 
 
 def _without(options: Mapping[str, Scalar], *names: str) -> dict[str, Scalar]:
@@ -192,7 +198,8 @@ def _without(options: Mapping[str, Scalar], *names: str) -> dict[str, Scalar]:
 
 def _rule(spec: RunSpec) -> tuple[object, ...]:
     norm = "" if _end_to_end(spec) else spec.recipe.credit_norm
-    return spec.method, jsonio.digest_of(spec.method_options), norm, spec.penalty, spec.control
+    options = jsonio.digest_of(spec.method_options)
+    return spec.method, options, norm, spec.penalty, spec.penalty_embedding, spec.control
 
 
 def _end_to_end(spec: RunSpec) -> bool:

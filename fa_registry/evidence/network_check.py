@@ -152,7 +152,7 @@ def training_objection(setup: RunSetup) -> str:
     try:
         if not setup.method.end_to_end:
             trial = Trial.copy_of(setup, noise)
-            trial = dataclasses.replace(trial, spec=dataclasses.replace(trial.spec, penalty=0.0))
+            trial = dataclasses.replace(trial, spec=trial.spec.unpenalised)
             with torch.no_grad():  # a copy, because a BatchNorm in train mode changes its statistics
                 credits = [torch.zeros_like(state) for state in Trial.copy_of(setup, noise).network.hidden(images)]
             if names := _moved_blocks(trial.network, gradients_by_credits(trial, images, labels, credits)):

@@ -31,6 +31,8 @@ class MethodCard:
         exact_sites: sites at which the credit equals the gradient by construction: "none", "last" (site L) or "all".
         feedback: description of the distribution of the feedback state.
         unsupported: sentence that explains why the method does not support other architectures.
+        unsupported_options: option and value of an architecture, such as "norm_place=post" → sentence that explains why the method
+            does not support it.
         has_feedback: whether the method has a feedback state, which a run saves. If not, its Γ needs no saved feedback.
         learned: whether the feedback learns. If so, Γ has no null distribution, because newly drawn feedback would be untrained.
         credit_scale: "sum" if the source normalises the credit of the summed loss (an error e without 1/N), "mean" if the source
@@ -60,6 +62,7 @@ class MethodCard:
     properties: tuple[str, ...] = ()
     options: Mapping[str, Option] = field(default_factory=dict)
     unsupported: str = ""
+    unsupported_options: Mapping[str, str] = field(default_factory=dict)
     learned: bool = False
     has_feedback: bool = True
     credit_scale: str = "sum"

@@ -55,6 +55,10 @@ class ForwardForward(Method):
         architectures=("resmlp", "mlp"),
         unsupported="the source writes the label into pixels that fully connected layers read; a convolution or attention would "
         "need another way to provide the label at all positions",
+        unsupported_options={
+            "norm_place=post": "the goodness of a state is its mean square, and a norm at the end of a block gives every state the "
+            "same mean square"
+        },
         gamma_reference="informational",
         exact_sites="none",
         feedback="none: the method needs two more forward passes",

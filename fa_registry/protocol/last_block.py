@@ -44,7 +44,7 @@ def last_block_controls(records: Iterable[RunRecord]) -> Controls:
     controls: dict[tuple[str, int], RunRecord] = {}
     for record in records:
         spec, key = record.spec, (record.spec.setting.identity, record.spec.seed)
-        is_last_block_control = (spec.control, spec.method, spec.penalty) == (CONTROL, "bp", 0.0)
+        is_last_block_control = (spec.control, spec.method) == (CONTROL, "bp") and spec == spec.unpenalised
         if (
             is_last_block_control
             and is_intact(record)

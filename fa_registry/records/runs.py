@@ -85,6 +85,8 @@ class RunSpec:
     """settings of the optimisation"""
     penalty: float = 0.0
     """strength λ of the residual penalty; 0 for none"""
+    penalty_embedding: float = 0.0
+    """strength λ_0 of the penalty on the embedding's output h_0; 0 for none"""
     control: str = "none"
     """none, or the name of the control"""
     precision: str = "fp32"
@@ -100,20 +102,25 @@ class RunSpec:
 
     @cached_property  # read many times while runs are grouped; all fields are frozen
     def identity(self) -> str:
-        """SHA-256 of the specification; equal specifications are the same run."""
-        return jsonio.digest_of(self)
+        """SHA-256 of the specification; equal specifications are the same run.
+
+        A penalty on the embedding of 0 is no part of the digest.
+        """
+        fields = self.__getstate__()
+        if not self.penalty_embedding:
+            del fields["penalty_embedding"]
+        return jsonio.digest_of(fields)
 
     @cached_property
     def setting(self) -> RunSpec:
         """Copy of the specification with only the fields that must be equal in comparable runs.
 
-        In the copy, method, method options, penalty, control, credit norm, seed and weights have empty values. The epochs are
+        In the copy, method, method options, penalties, control, credit norm, seed and weights have empty values. The epochs are
         those of the runs of the setting, even if the control trains longer.
         """
         recipe = dataclasses.replace(self.recipe, credit_norm="")
-        setting = dataclasses.replace(
-            self, method="", method_options={}, penalty=0.0, control="none", seed=0, recipe=recipe, weights=""
-        )
+        blank = {"method": "", "method_options": {}, "control": "none", "seed": 0, "weights": ""}
+        setting = dataclasses.replace(self.unpenalised, recipe=recipe, **blank)
         if self.control == FROZEN_LONG and not self.epochs % LONGER:
             setting = dataclasses.replace(setting, epochs=self.epochs // LONGER)
         return SETTINGS.setdefault(setting.identity, setting)
@@ -127,13 +134,18 @@ class RunSpec:
         return sys.intern(dataclasses.replace(self, seed=0, weights="adopted" if self.weights else "").identity)
 
     @property
+    def unpenalised(self) -> RunSpec:
+        """Copy of the specification without penalties."""
+        return dataclasses.replace(self, penalty=0.0, penalty_embedding=0.0)
+
+    @property
     def is_tracked(self) -> bool:
         """Whether a user-supplied training loop trained the run, so no command trains this run again."""
         return self.architecture_options.keys() == {STRUCTURE}
 
     @property
     def method_label(self) -> str:
-        """Label of the method, such as `dfa+pen λ=0.01`, or the name of the control.
+        """Label of the method, such as `dfa+pen λ=0.01, embedding 0.01`, or the name of the control.
 
         The label of an adopted run, which another program trained, ends with `adopted`. This suffix distinguishes the run from
         runs that were trained here.
@@ -142,8 +154,9 @@ class RunSpec:
         if self.control.startswith("ladder"):  # the method of the run trains a ladder; bp trains the other controls
             base = f"{self.method} {self.control.replace('_', ' ')}"
         # all digits, because different λ must have different labels: 0.01, 1e-05, 1
-        strength = f"{self.penalty!r}".removesuffix(".0")
-        label = f"{base}+pen λ={strength}" if self.penalty else base
+        strengths = (("λ=", self.penalty), ("embedding ", self.penalty_embedding))
+        penalties = ", ".join(f"{name}{value!r}".removesuffix(".0") for name, value in strengths if value)
+        label = f"{base}+pen {penalties}" if penalties else base
         return f"{label} adopted" if self.weights else label
 
     @cached_property
@@ -347,7 +360,7 @@ class Option:
     or_count: bool = False
     """whether a text of `choices` may be replaced by a whole number of at least 1"""
     omit_default: bool = False
-    """whether a specification omits the default, so that runs older than the option keep their identity"""
+    """whether a specification omits the option if it has its default, so that an added option changes no identity"""
 
     @cached_property
     def kind(self) -> Any:

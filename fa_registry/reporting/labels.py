@@ -8,7 +8,6 @@ import shlex
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 
-from fa_registry import jsonio
 from fa_registry.metrics import Metric, symbol_of
 from fa_registry.protocol.grouping import Group
 from fa_registry.records import FROZEN_LONG, LONGER, Recipe, RunSpec, Scalar
@@ -17,7 +16,7 @@ from fa_registry.statistics.over_seeds import GEOMETRIC
 
 ALWAYS = ("method", "architecture", "dataset", "seed", "epochs")
 OPTIONAL = ("penalty", "control")
-SETTINGS = ("precision",)
+SETTINGS = ("precision", "penalty_embedding")
 
 
 def group_label(group: Group) -> str:
@@ -59,7 +58,7 @@ def slug(group: Group) -> str:
     """
     first = group.runs[0].record.spec
     spec = dataclasses.replace(first, seed=0, weights="adopted" if first.weights else "")
-    return f"{file_name(f'{spec.method_label}--{group.setting}')}-{jsonio.digest_of(spec)[:6]}"
+    return f"{file_name(f'{spec.method_label}--{group.setting}')}-{spec.identity[:6]}"
 
 
 def file_name(text: str) -> str:

@@ -163,4 +163,4 @@ def _setting(specs: Sequence[RunSpec], labels: tuple[str, ...], complete_ids: se
 def _methods(specs: Sequence[RunSpec]) -> tuple[str, ...]:
     """Return the names of the trained methods; `+pen` marks a residual penalty."""
     trained = [spec for spec in specs if spec.control == "none"]
-    return tuple(dict.fromkeys(f"{spec.method}+pen" if spec.penalty else spec.method for spec in trained))
+    return tuple(dict.fromkeys(spec.method if spec == spec.unpenalised else f"{spec.method}+pen" for spec in trained))

@@ -89,9 +89,9 @@ class SpecOptions:
     )
     settings: Mapping[str, Any] = option(
         None,
-        "New values of recipe fields (learning_rate=…) and of options (architecture.d_hidden=…, method.…).",
+        "New values of recipe fields (learning_rate=…), penalty_embedding and options (architecture.d_hidden=…, method.…).",
         "--set",
-        python='New values of recipe fields and of options by name, for example {"learning_rate": 0.1, '
+        python='New values of recipe fields, penalty_embedding and options by name, for example {"learning_rate": 0.1, '
         '"architecture.d_hidden": 128}.',
         pairs=settings,
         metavar="NAME=VALUE,…",
@@ -163,10 +163,10 @@ class StudyOverrides:
     )
     settings: Mapping[str, Any] = option(
         None,
-        "New values of recipe fields (learning_rate=…), penalty and options (architecture.d_hidden=…, method.…). Several values "
+        "New values of recipe fields (learning_rate=…), penalties and options (architecture.d_hidden=…, method.…). Several values "
         "(learning_rate=1e-3,3e-3) are several settings. An option applies to the methods and networks that have it.",
         "--set",
-        python="New values of recipe fields, penalty and options by name. A list gives several settings, for example "
+        python="New values of recipe fields, penalties and options by name. A list gives several settings, for example "
         '{"learning_rate": [1e-3, 3e-3], "architecture.d_hidden": 128}.',
         pairs=settings,
         metavar="NAME=VALUE,…",

@@ -34,6 +34,7 @@ AXES = {
     "datasets": "dataset",
     "seeds": "seed",
     "penalties": "penalty",
+    "penalties_embedding": "penalty_embedding",
     "epochs": "epochs",
 }
 MOST_RUNS = 100_000  # largest number of runs of a file; their expansion takes ten seconds
@@ -57,6 +58,8 @@ class Grid:
     """whole numbers from 0. Runs with the same seed are paired, because they share initial weights and the order of the data"""
     penalties: tuple[float, ...] = ()
     """strengths λ ≥ 0 of the residual penalty; without this list, runs have no penalty"""
+    penalties_embedding: tuple[float, ...] = ()
+    """strengths λ_0 ≥ 0 of the penalty on the embedding's output; each is combined with each value of `penalties`"""
     epochs: tuple[int, ...] = ()
     """replaces the recipe's epochs"""
     method_options: Mapping[str, Any] = field(default_factory=dict)
@@ -107,7 +110,8 @@ class StudyTable:
 
 
 NO_FIELDS = ("seeds", "data", "scale", "settings")  # overrides that are not fields of a spec
-SETTABLE = (*RECIPE_FIELDS, "precision", "penalty")  # names in the override `settings`, in addition to options
+PENALTIES = ("penalty", "penalty_embedding")
+SETTABLE = (*RECIPE_FIELDS, "precision", *PENALTIES)  # names in the override `settings`, in addition to options
 
 
 @dataclass(frozen=True)
@@ -157,9 +161,9 @@ def cells(
 
 
 def _apply_settings(settings: Mapping[str, Any], fields: dict[str, Any], axes: dict[str, Any]) -> None:
-    """Replace values of recipe and penalty by those in `settings`; the study uses each value of a list."""
+    """Replace values of recipe and penalties by those in `settings`; the study uses each value of a list."""
     for name, value in settings.items():
-        if name == "penalty":
+        if name in PENALTIES:
             axes[name] = value if isinstance(value, list) else [value]
         elif name in SETTABLE:
             fields[name] = value
@@ -252,16 +256,16 @@ def controls_of(spec: RunSpec, controls: tuple[str, ...]) -> Iterator[RunSpec]:
         fields = {"recipe": dataclasses.replace(spec.recipe, credit_norm="rms")}
         if control == FROZEN_LONG:
             fields["epochs"] = LONGER * spec.epochs
-        yield dataclasses.replace(spec, method="bp", method_options={}, penalty=0.0, control=control, **fields)
+        yield dataclasses.replace(spec.unpenalised, method="bp", method_options={}, control=control, **fields)
 
 
 def _depths(spec: RunSpec) -> Iterator[RunSpec]:
-    """Yield the controls ladder_0 to ladder_{L−1}; ladder_0 trains no block, so it has no penalty."""
+    """Yield the controls ladder_0 to ladder_{L−1}; ladder_0 trains no block, so it has no penalties."""
     if "num_blocks" not in spec.architecture_options:
         problem = f"controls.ladder: expected an architecture with the option num_blocks, found {spec.architecture!r}"
         raise InvalidFields("study", [problem])
     for control in ladder(int(spec.architecture_options["num_blocks"])):
-        yield dataclasses.replace(spec, control=control, penalty=spec.penalty if depth(control) else 0.0)
+        yield dataclasses.replace(spec if depth(control) else spec.unpenalised, control=control)
 
 
 @dataclass(frozen=True)

@@ -310,7 +310,7 @@ def params(spec: RunSpec) -> dict[str, str]:
     fields |= {f"recipe/{name}": value for name, value in vars(spec.recipe).items()}
     fields |= {f"method_options/{name}": value for name, value in spec.method_options.items()}
     fields |= {f"architecture_options/{name}": value for name, value in spec.architecture_options.items()}
-    fields |= {"weights": spec.weights} if spec.weights else {}
+    fields |= {name: getattr(spec, name) for name in ("weights", "penalty_embedding") if getattr(spec, name)}
     return {f"{PARAM}{name}": str(value) for name, value in fields.items()}
 
 

@@ -132,8 +132,8 @@ def build_setup_from_splits(spec: RunSpec, device: torch.device, card: DatasetCa
     """Build a setup on data that are already loaded.
 
     Raises:
-        InvalidFields: if method or architecture do not support the task, if network or feedback exceed the memory, or if an option
-            of the architecture is invalid.
+        InvalidFields: if method or architecture do not support the task, if network or feedback exceed the memory, if an option
+            of the architecture is invalid, or if an embedding without weights has a penalty.
         PluginError: if a third-party task breaks its contract.
     """
     plugins, task = find_plugins(spec), task_of(splits.train_labels, card.task)
@@ -141,6 +141,11 @@ def build_setup_from_splits(spec: RunSpec, device: torch.device, card: DatasetCa
     if problems := task_problems(method.card, plugins.architecture.card, task.card):
         raise InvalidFields("run specification", problems)
     network = build_network(spec, card)
+    if spec.penalty_embedding and network.first_credited:
+        problem = (
+            f"penalty_embedding: expected 0, because the embedding has no weights, found {spec.penalty_embedding:g}"
+        )
+        raise InvalidFields("run specification", [problem])
     shape = network_shape(network, splits.test_images[:1].cpu(), card.classes)
     if problems := _feedback_too_large(spec, method, shape):
         raise InvalidFields(f"method {spec.method}", problems)

@@ -12,7 +12,7 @@ from fa_registry.architectures._card import TOKENS, ArchitectureCard
 from fa_registry.datasets.base import Dataset, DatasetCard
 from fa_registry.methods._card import MethodCard
 from fa_registry.plugin_registry import Description
-from fa_registry.records import RunSpec, Scalar
+from fa_registry.records import Option, RunSpec, Scalar
 from fa_registry.tasks import TaskCard
 
 if TYPE_CHECKING:
@@ -103,14 +103,25 @@ def task_problems(method: MethodCard, architecture: ArchitectureCard, task: Task
 def with_defaults(spec: RunSpec, plugins: SpecPlugins | None = None) -> RunSpec:
     """Add missing options of method and architecture, because a run's identity includes every option.
 
-    An option of the method whose card declares `omit_default` is removed if it has its default.
+    An option whose card declares `omit_default` is omitted if it has its default.
     """
     plugins = plugins or find_plugins(spec)
     declared = plugins.describe("method").card.options
-    values = {**{name: option.default for name, option in declared.items()}, **spec.method_options}
-    omitted = {name for name, option in declared.items() if option.omit_default and values[name] == option.default}
-    method_options = {name: value for name, value in values.items() if name not in omitted}
-    options = plugins.resolve(spec.architecture_options)
-    full_spec = dataclasses.replace(spec, method_options=method_options, architecture_options=options)
+    method_options = {**{name: option.default for name, option in declared.items()}, **spec.method_options}
+    networks = plugins.describe("architecture").card.options
+    full_spec = dataclasses.replace(
+        spec,
+        method_options=_without_omitted(method_options, declared),
+        architecture_options=_without_omitted(plugins.resolve(spec.architecture_options), networks),
+    )
     vars(full_spec)[KEPT] = plugins
     return full_spec
+
+
+def _without_omitted(options: Mapping[str, Scalar], declared: Mapping[str, Option]) -> dict[str, Scalar]:
+    """Return the options except those with a default that the card omits."""
+    return {
+        name: value
+        for name, value in options.items()
+        if name not in declared or not declared[name].omit_default or value != declared[name].default
+    }

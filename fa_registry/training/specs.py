@@ -20,7 +20,7 @@ from fa_registry.methods._card import SAMPLE_TASKS
 from fa_registry.plugin_registry import Description
 from fa_registry.records import FROZEN_LONG, LONGER, Option, Recipe, RunSpec, Scalar
 from fa_registry.records.manifest_checks import BatchSize
-from fa_registry.records.runs import MOST
+from fa_registry.records.runs import MOST, plain
 from fa_registry.training import controls, device_names
 from fa_registry.training.device_names import PRECISIONS, obstacle
 from fa_registry.training.spec_plugins import NAMES, SpecPlugins, find_plugins, task_problems, with_defaults
@@ -42,7 +42,7 @@ TYPES = {  # field of a specification → its type
     # a record has one reading of every headline metric for each epoch, measured or not
     "epochs": Annotated[int, Limits(ge=0, le=100_000)],
     "batch_size": BatchSize,
-    **dict.fromkeys(("penalty", "learning_rate", "weight_decay"), Number),
+    **dict.fromkeys(("penalty", "penalty_embedding", "learning_rate", "weight_decay"), Number),
     "precision": Literal[PRECISIONS],
     "optimizer": Literal["adamw", "sgd"],
     "schedule": Literal["cosine", "constant"],
@@ -132,6 +132,11 @@ def _check_pairing(values: dict[str, Any], plugins: SpecPlugins) -> list[str]:
             f"architecture: {card.name} supports {supported}, not {values['architecture']}: {card.unsupported}"
         )
     options = plugins.resolve(values.get("architecture_options", {}))
+    problems += [
+        f"architecture_options: {card.name} does not support {option}: {card.unsupported_options[option]}"
+        for option in (f"{name}={plain(value)}" for name, value in options.items())
+        if option in card.unsupported_options
+    ]
     if options.get("num_blocks", 1) == 0 and not method.traits["end_to_end"]:
         problems.append(
             f"architecture_options: with num_blocks=0, no block receives a credit of {values['method']!r}; use control=shallow"
@@ -157,8 +162,9 @@ def _check_control(values: dict[str, Any], method: Description, blocks: int | No
             f"epochs: expected an even number for the {control} control, which trains {LONGER} times the epochs of its setting; "
             f"found {values['epochs']}"
         )
-    if not controls.trains_blocks(control) and values.get("penalty"):
-        problems.append(f"penalty: expected 0 for the {control} control, which has no trained blocks")
+    if not controls.trains_blocks(control):
+        penalised = [name for name in ("penalty", "penalty_embedding") if values.get(name)]
+        problems += [f"{name}: expected 0 for the {control} control, which has no trained blocks" for name in penalised]
     return problems
 
 

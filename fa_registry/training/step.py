@@ -2,9 +2,10 @@
 
 A local rule cuts the graph at every site. Its objective is
 
-    J_l = mean_i <f_l(sg(h_{l-1}))_i, norm(c_l)_i> + λ mean_i ||f_l||²,    J_0 = mean_i <h_0_i, norm(c_0)_i>,
+    J_l = mean_i <f_l(sg(h_{l-1}))_i, norm(c_l)_i> + λ mean_i ||f_l||²,
+    J_0 = mean_i <h_0_i, norm(c_0)_i> + λ_0 mean_i ||h_0||²,
 
-where sg stops the gradient. Except for the penalty, J_l is linear in f_l. Therefore the code never computes the loss J_l. It
+where sg stops the gradient. Except for the penalties, J_l is linear in f_l. Therefore the code never computes the loss J_l. It
 passes the gradient of J_l at f_l, norm(c_l)/N + 2λ f_l/N, directly to autograd. The head is always trained by the exact gradient
 of the task's mean loss (for classes, the cross entropy), which is e/N at the logits. tests/training/test_step.py compares the step
 with autograd of J. The tests cover the penalty, the norm, and states with several positions. If a method computes states s_l
@@ -41,6 +42,7 @@ def chained_backward(
     credit_norm: str,
     eps: float,
     by_position: bool = False,
+    penalty_embedding: float = 0.0,
 ) -> None:
     """Fill the .grad of every block and of the embedding, from the last block to the embedding.
 
@@ -51,7 +53,7 @@ def chained_backward(
         states: h_0..h_{L−1} (N, …), leaves that require grad.
         embedded: output of the embedding with its autograd graph, (N, …).
         branches: f_l of states[l−1], computed inside the context `backward_through`.
-        top_credit, penalty: c_L (N, …), and λ.
+        top_credit, penalty, penalty_embedding: c_L (N, …), λ and λ_0.
         credit_norm, eps, by_position: see credit_rms and norm_eps.
     """
     count, credit = len(embedded), top_credit
@@ -67,7 +69,10 @@ def chained_backward(
             below = state.grad * _rows(scale, state)
         credit = below + credit if network.residual else below
     if embedded.requires_grad:
-        torch.autograd.backward(embedded, credit / (credit_rms(credit, credit_norm, eps, by_position) * count))
+        root = credit / (credit_rms(credit, credit_norm, eps, by_position) * count)
+        if penalty_embedding:
+            root = root + embedded.detach() * (2 * penalty_embedding / count)
+        torch.autograd.backward(embedded, root)
 
 
 def couples_samples(block: nn.Module) -> bool:
@@ -164,7 +169,7 @@ class StepSums:
     Attributes:
         loss: sum of the samples' losses.
         score: sum of the task's main metric over the batch, see Task.batch_score.
-        penalty: Σ_l Σ_i λ||f_l||².
+        penalty: Σ_l Σ_i λ||f_l||² + Σ_i λ_0||h_0||².
         seen: the inputs that a local-credit method received in this step. It is None for an end-to-end method.
     """
 
@@ -212,15 +217,21 @@ class OutputError:
 
 
 def backprop_step(
-    network: Network, images: Tensor, labels: Tensor, penalty: float, run: Run = call, task: Task | None = None
+    network: Network,
+    images: Tensor,
+    labels: Tensor,
+    penalty: float,
+    run: Run = call,
+    task: Task | None = None,
+    penalty_embedding: float = 0.0,
 ) -> StepSums:
-    """Fill every .grad with the gradient of mean_i ℓ_i + λ Σ_l mean_i ||f_l||².
+    """Fill every .grad with the gradient of mean_i ℓ_i + λ Σ_l mean_i ||f_l||² + λ_0 mean_i ||h_0||².
 
     ℓ_i is the task's loss of one sample. The graph is not cut between the blocks.
 
     Args:
         labels: class numbers (N,), or target values (N, C).
-        penalty: λ.
+        penalty, penalty_embedding: λ and λ_0.
         run: see devices.runner.
         task: the task, or None for the built-in task that fits the type of the labels.
     """
@@ -235,9 +246,12 @@ def backprop_step(
     penalised = learning(network, branches) if penalty else []
     roots += penalised
     root_gradients += [branch.detach() * (2 * penalty / count) for branch in penalised]
+    if penalty_embedding and states[0].requires_grad:
+        roots.append(states[0])
+        root_gradients.append(states[0].detach() * (2 * penalty_embedding / count))
     if any(root.requires_grad for root in roots):
         torch.autograd.backward(roots, root_gradients)
-    return output.sums(labels, penalty_sum(penalised, penalty, logits))
+    return output.sums(labels, penalty_sum(penalised, penalty, logits, states[0], penalty_embedding))
 
 
 def local_credit_step(
@@ -253,6 +267,7 @@ def local_credit_step(
     run: Run = call,
     task: Task | None = None,
     anchor: bool = False,
+    penalty_embedding: float = 0.0,
 ) -> StepSums:
     """Fill every .grad by the rule of a local-credit method.
 
@@ -285,13 +300,16 @@ def local_credit_step(
     eps, by_position = norm_eps(method.card.credit_scale, count), output.task.by_position
     if chained:
         highest = top_credit(network, matrices, top, output.error)
-        chained_backward(network, states[:-1], embedded, branches, highest, penalty, credit_norm, eps, by_position)
+        settings = (penalty, credit_norm, eps, by_position, penalty_embedding)
+        chained_backward(network, states[:-1], embedded, branches, highest, *settings)
     else:
         credits, learning_states = credits_and_states_of(method, feedback, inputs)
         driven_branches = branches if learning_states is inputs.hidden else _branches_at(network, learning_states, run)
-        _backward(network, embedded, branches, driven_branches, credits, penalty, credit_norm, eps, by_position)
+        rows = normalised_credits(credits, credit_norm, count, eps, by_position)
+        _backward(network, embedded, branches, driven_branches, rows, penalty, penalty_embedding)
     fill_feedback_grads(method, feedback, inputs)
-    sums = output.sums(labels, penalty_sum(learning(network, branches) if penalty else [], penalty, logits))
+    penalised = learning(network, branches) if penalty else []
+    sums = output.sums(labels, penalty_sum(penalised, penalty, logits, embedded, penalty_embedding))
     return dataclasses.replace(sums, seen=inputs)
 
 
@@ -318,17 +336,16 @@ def _backward(
     embedded: Tensor,
     branches: Sequence[Tensor],
     driven_branches: Sequence[Tensor],
-    credits: Sequence[Tensor],
+    rows: Sequence[Tensor],
     penalty: float,
-    credit_norm: str,
-    eps: float,
-    by_position: bool,
+    penalty_embedding: float,
 ) -> None:
-    """Backpropagate the gradient of J through every branch and the embedding."""
+    """Backpropagate the gradient of J through every branch and the embedding; `rows` are norm(c_l)/N."""
     count, outputs = len(embedded), [embedded, *driven_branches]
     with torch.no_grad():
-        rows = normalised_credits(credits, credit_norm, count, eps, by_position)
         roots = [network.spread(row, output) for row, output in zip(rows, outputs, strict=True)]
+        if penalty_embedding:
+            roots[0] = roots[0] + embedded * (2 * penalty_embedding / count)
         shrinking = [branch * (2 * penalty / count) for branch in branches] if penalty else []
         if shrinking and driven_branches is branches:
             roots[1:] = [root + pull for root, pull in zip(roots[1:], shrinking, strict=True)]
@@ -345,7 +362,14 @@ def learning(network: Network, branches: Sequence[Tensor]) -> list[Tensor]:
     return [branch for block, branch in zip(network.blocks, branches, strict=True) if learns(block)]
 
 
-def penalty_sum(branches: Sequence[Tensor], penalty: float, like: Tensor) -> Tensor:
-    """Return Σ_l Σ_i λ||f_l||², detached from the graph. A step reports this sum in addition to the loss."""
+def penalty_sum(
+    branches: Sequence[Tensor], penalty: float, like: Tensor, embedded: Tensor, penalty_embedding: float
+) -> Tensor:
+    """Return Σ_l Σ_i λ||f_l||² + Σ_i λ_0||h_0||², detached from the graph.
+
+    A step reports this sum in addition to the loss. The result has the type of the tensor `like`.
+    """
     total = like.new_zeros(())
-    return penalty * sum((branch.detach().square().sum() for branch in branches), start=total) if branches else total
+    if branches:
+        total = penalty * sum((branch.detach().square().sum() for branch in branches), start=total)
+    return total + penalty_embedding * embedded.detach().square().sum() if penalty_embedding else total

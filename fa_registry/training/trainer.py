@@ -200,7 +200,8 @@ class Trainer:
         setup, spec = self.setup, self.setup.spec
         self.optimizer.zero_grad(set_to_none=True)
         if setup.method.end_to_end:
-            sums = backprop_step(setup.network, images, labels, spec.penalty, self._run, setup.task)
+            penalties = (spec.penalty, self._run, setup.task, spec.penalty_embedding)
+            sums = backprop_step(setup.network, images, labels, *penalties)
         else:
             sums = local_credit_step(
                 setup.network,
@@ -215,6 +216,7 @@ class Trainer:
                 self._run,
                 setup.task,
                 anchor,
+                spec.penalty_embedding,
             )
         self.optimizer.step()
         if sums.seen is not None:

@@ -65,7 +65,8 @@ def test_an_exact_costate_must_be_given():
 
 def test_resolve_fills_in_defaults():
     resolved = BASE.resolve({"d_hidden": 8})
-    assert resolved == {"d_hidden": 8, "num_blocks": 4, "terminal_ln": True, "residual": True, "w2_std": 0.01}
+    form = {"norm": "layer", "norm_place": "pre", "branch_scale": "one"}
+    assert resolved == {"d_hidden": 8, "num_blocks": 4, "terminal_ln": True, "residual": True, "w2_std": 0.01, **form}
 
 
 SHAPE, CLASSES = (1, 28, 28), 10

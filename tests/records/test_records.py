@@ -119,6 +119,7 @@ def test_identity_is_the_digest_and_changes_with_every_field():
         "architecture_options": {},
         "recipe": Recipe(),
         "penalty": 0.0,
+        "penalty_embedding": 0.01,
         "control": "frozen",
         "precision": "tf32",
         "device_class": "cuda",

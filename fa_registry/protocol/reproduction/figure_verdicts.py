@@ -159,6 +159,7 @@ def _unlike(
 def _is_of(entry: PublishedFigure, group: Group) -> bool:
     spec = _spec(group)
     is_same_method = (spec.method, spec.penalty, spec.control) == (entry.method, entry.penalty, entry.control)
+    is_same_method = is_same_method and not spec.penalty_embedding  # no published run has this penalty
     return is_same_method and (entry.setting is None or spec.architecture == entry.setting.architecture)
 
 

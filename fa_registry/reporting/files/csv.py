@@ -41,6 +41,7 @@ OF_A_RUN = (
             ("method_options", TEXT, "options of the method, as `name=value,…`"),
             ("control", TEXT, "`none`, or the kind of control that this run is"),
             ("penalty", NUMBER, "strength λ of the residual penalty"),
+            ("penalty_embedding", NUMBER, "strength λ_0 of the penalty on the embedding"),
             ("architecture", TEXT, "name of the architecture"),
             ("architecture_options", TEXT, "options of the architecture, as `name=value,…`"),
             ("dataset", TEXT, "name of the data set"),
@@ -202,7 +203,7 @@ def _number(name: str, heading: str, metric: Metric) -> Column:
 def _cells_of_run(run: RunAudit, report: AuditReport) -> Iterator[Any]:
     record, spec, edition = run.record, run.record.spec, report.edition
     yield from (spec.label, record.run_id, record.name, report.selection, record.setting, spec.method)
-    yield from (pairs(spec.method_options), spec.control, spec.penalty, spec.architecture)
+    yield from (pairs(spec.method_options), spec.control, spec.penalty, spec.penalty_embedding, spec.architecture)
     yield from (pairs(spec.architecture_options), spec.dataset, spec.seed, spec.epochs, spec.identity)
     yield from (record.status, record.integrity.state, describe_edition(edition), bool(edition.overrides))
     yield from (run.verdict.outcome, run.verdict, run.verdict.proof)

@@ -318,7 +318,16 @@ class CompareContext:
 
 
 NO_FIELD = "—"
-OF_A_METHOD = ("method", "method_options", "penalty", "control", "seed", "weights", "recipe.credit_norm")
+OF_A_METHOD = (
+    "method",
+    "method_options",
+    "penalty",
+    "penalty_embedding",
+    "control",
+    "seed",
+    "weights",
+    "recipe.credit_norm",
+)
 
 
 def differing_fields(columns: Sequence[Group]) -> dict[str, tuple[str, ...]]:

@@ -254,7 +254,8 @@ def _architecture(records: Sequence[RunRecord], report: AuditReport) -> Iterator
     yield entry("Architecture", f"{spec.architecture}: {line}" if line else spec.architecture)
     yield entry("Architecture options", pairs(spec.architecture_options).replace(",", ", ") or "the defaults")
     terminal = spec.architecture_options.get("terminal_ln")
-    yield entry("LayerNorm before the head", NOT_RECORDED if terminal is None else "yes" if terminal else "no")
+    kind = "no, an RMSNorm" if spec.architecture_options.get("norm") == "rms" else "yes"
+    yield entry("LayerNorm before the head", NOT_RECORDED if terminal is None else kind if terminal else "no")
     yield each("Parameters", records, lambda record: description(record.provenance.get("parameters")))
 
 
@@ -322,7 +323,8 @@ def _recipe(spec: RunSpec, credit_scale: str) -> str:
         f"{recipe.schedule} schedule, batch {recipe.batch_size}, credit norm {recipe.credit_norm}{scale}, "
         f"{spec.epochs} epochs, {spec.precision} on {spec.device_class}"
     )
-    return f"{text}, residual penalty λ = {spec.penalty:g}" if spec.penalty else f"{text}, no residual penalty"
+    text += f", residual penalty λ = {spec.penalty:g}" if spec.penalty else ", no residual penalty"
+    return f"{text}, embedding penalty λ_0 = {spec.penalty_embedding:g}" if spec.penalty_embedding else text
 
 
 def _versions(record: RunRecord) -> str:
