@@ -192,11 +192,18 @@ class Trainer:
         """Train on the samples with these indices, (batch,), and add to the sums of the epoch."""
         splits = self.setup.splits
         images = splits.augment(splits.train_images[batch], self.generators["augmentation"])
-        sums = self.step(images, splits.train_labels[batch], anchor)
+        sums = (self.anchor_step if anchor else self.step)(images, splits.train_labels[batch])
         self._totals += torch.stack([sums.loss, sums.score, sums.penalty])
 
-    def step(self, images: Tensor, labels: Tensor, anchor: bool = False) -> StepSums:
-        """Run one optimiser step on one batch. `anchor` is true for an anchor step, see HasAnchorSteps."""
+    def step(self, images: Tensor, labels: Tensor) -> StepSums:
+        """Run one optimiser step on one batch."""
+        return self._step(images, labels, anchor=False)
+
+    def anchor_step(self, images: Tensor, labels: Tensor) -> StepSums:
+        """Run one optimiser step with the exact gradient at every site, see HasAnchorSteps."""
+        return self._step(images, labels, anchor=True)
+
+    def _step(self, images: Tensor, labels: Tensor, anchor: bool) -> StepSums:
         setup, spec = self.setup, self.setup.spec
         self.optimizer.zero_grad(set_to_none=True)
         if setup.method.end_to_end:

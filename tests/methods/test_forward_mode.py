@@ -184,9 +184,9 @@ def normalised_bp(network, images, labels) -> dict[str, torch.Tensor]:
 class Watched(Trainer):
     """A trainer that notes for every step whether it is an anchor step."""
 
-    def step(self, images, labels, anchor=False):
+    def _step(self, images, labels, anchor):
         self.__dict__.setdefault("anchors", []).append(anchor)
-        return super().step(images, labels, anchor)
+        return super()._step(images, labels, anchor)
 
 
 @pytest.mark.parametrize(("every", "epochs_with_one"), [("never", []), ("1", [1, 2, 3, 4]), (2, [2, 4]), ("7", [])])
