@@ -1,4 +1,4 @@
-"""Options for the norm and the scale of a block's branch, shared by resmlp, vit_mini and causal_transformer.
+"""Options of resmlp, vit_mini and causal_transformer for the norm and the scale of a branch.
 
 With g for the layers of a block and s for its scale, the block is
 

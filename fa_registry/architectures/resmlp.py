@@ -58,7 +58,7 @@ class ResMLP(Architecture):
     )
 
     def check(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...]) -> list[str]:
-        """Return problems if a network without skips has a norm after the skip or a scale, or one block has the scale 1/√L."""
+        """Return the problems of norm and scale, see BlockForm.problems."""
         return BlockForm.of(options).problems(bool(options["residual"]))
 
     def parameters(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int) -> int:

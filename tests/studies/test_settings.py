@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 
 import pytest
 
@@ -54,6 +55,16 @@ def test_they_come_before_the_file_and_an_option_is_added_to_its_table(tmp_path)
     assert {spec.recipe.learning_rate for spec in specs} == {0.25} and {spec.penalty for spec in specs} == {0.0, 0.2}
     assert {spec.method_options["sigma"] for spec in specs} == {0.5, 0.1}
     assert all(spec.architecture_options["num_blocks"] == 2 for spec in specs), "the file's options stay"
+
+
+def test_penalties_on_the_embedding_are_an_axis_and_a_setting(tmp_path):
+    text = TINY + "penalties = [0.0, 0.1]\npenalties_embedding = [0.0, 0.2]\n"
+    path = study_file(tmp_path, text)
+    strengths = {(spec.method, spec.penalty, spec.penalty_embedding, spec.control) for spec in load_study(path).specs}
+    trained = {(method, *pair, "none") for method in ("bp", "dfa") for pair in product((0.0, 0.1), (0.0, 0.2))}
+    assert strengths == trained | {("bp", 0.0, 0.0, "frozen")}
+    replaced = load_study(path, {"settings": {"penalty_embedding": 0.3}}).specs
+    assert {spec.penalty_embedding for spec in replaced if spec.control == "none"} == {0.3}
 
 
 def test_an_option_applies_to_the_methods_of_the_study_that_have_it(tmp_path):
