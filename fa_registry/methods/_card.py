@@ -42,6 +42,7 @@ class MethodCard:
             method receives a network that returns values without gradients (fa_registry.training.method_calls).
         may_reach_bp: whether the credit may become equal to the gradient while the feedback learns. For any other method, an audit
             warns if the credit becomes equal to the gradient.
+        prediction: how the method predicts by itself (base.HasOwnPrediction). Empty if the head predicts.
         tasks: names of the tasks that the method trains. The method also trains any task whose card has the same `positions` as
             that of a listed task.
     """
@@ -67,6 +68,7 @@ class MethodCard:
     needs_autograd: bool = False
     may_reach_bp: bool = False
     tasks: tuple[str, ...] = SAMPLE_TASKS
+    prediction: str = ""
 
     def __post_init__(self):
         problems = [name for name in REQUIRED if not getattr(self, name)]

@@ -24,11 +24,12 @@ from torch import Tensor, nn
 from fa_registry.architectures.base import Network
 from fa_registry.methods._backward_weights import backward_through
 from fa_registry.methods._relaxation import quiet
-from fa_registry.methods.base import CreditInputs, Method, UsesBackwardWeights
+from fa_registry.methods.base import CreditedStates, CreditInputs, Method, UsesBackwardWeights
 from fa_registry.tasks import Task, task_of
 from fa_registry.training.controls import learns
 from fa_registry.training.devices import Run, call
 from fa_registry.training.method_calls import credits_and_states_of, fill_feedback_grads
+from fa_registry.training.prediction import scores_of
 
 
 def chained_backward(
@@ -206,9 +207,16 @@ class OutputError:
         error, losses = task.output_error(logits, labels, targets), task.sample_losses(logits, labels)
         return cls(logits, error, targets, losses, task)
 
-    def sums(self, labels: Tensor, penalty: Tensor) -> StepSums:
-        """Return the sums that a step reports."""
-        return StepSums(self.losses.sum(), self.task.batch_score(self.logits, labels, self.losses), penalty)
+    def sums(self, labels: Tensor, penalty: Tensor, scores: Tensor | None = None) -> StepSums:
+        """Return the sums that a step reports.
+
+        `scores` (N, C) are those of a method that predicts by itself. The main metric then belongs to them, and the loss to the
+        logits.
+        """
+        outputs, losses = self.logits, self.losses
+        if scores is not None:
+            outputs, losses = scores, self.task.sample_losses(scores, labels)
+        return StepSums(self.losses.sum(), self.task.batch_score(outputs, labels, losses), penalty)
 
 
 def backprop_step(
@@ -278,17 +286,19 @@ def local_credit_step(
         network=network,
         progress=progress,
         task=output.task,
+        scores=scores_of(method, feedback, network, images, output.logits.shape),
     )
     eps, by_position = norm_eps(method.card.credit_scale, count), output.task.by_position
     if matrices:
         highest = top_credit(network, matrices, top, output.error)
         chained_backward(network, states[:-1], embedded, branches, highest, penalty, credit_norm, eps, by_position)
     else:
-        credits, learning_states = credits_and_states_of(method, feedback, inputs)
-        driven_branches = branches if learning_states is inputs.hidden else _branches_at(network, learning_states, run)
-        _backward(network, embedded, branches, driven_branches, credits, penalty, credit_norm, eps, by_position)
+        credited = credits_and_states_of(method, feedback, inputs)
+        outputs = _outputs_at(network, credited, embedded, branches, run)
+        _backward(network, outputs, branches, credited, count, penalty, credit_norm, eps, by_position)
     fill_feedback_grads(method, feedback, inputs)
-    sums = output.sums(labels, penalty_sum(learning(network, branches) if penalty else [], penalty, logits))
+    penalties = penalty_sum(learning(network, branches) if penalty else [], penalty, logits)
+    sums = output.sums(labels, penalties, inputs.scores)
     return dataclasses.replace(sums, seen=inputs)
 
 
@@ -304,30 +314,40 @@ def _cut_forward(
     return embedded, states, branches
 
 
-def _branches_at(network: Network, states: Sequence[Tensor], run: Run) -> list[Tensor]:
-    """Return f_l(s_{l-1}), each on a separate graph, without process noise."""
+def _outputs_at(
+    network: Network, credited: CreditedStates, embedded: Tensor, branches: Sequence[Tensor], run: Run
+) -> list[Tensor]:
+    """Return h_0 and f_1(s_0)..f_L(s_{L-1}), which the credits train.
+
+    They are those of the forward pass, `embedded` and `branches`, unless the method has its own images or states. Those have no
+    process noise, and each is on a separate graph.
+    """
     with quiet(network):
-        return [run(block, state.detach()) for block, state in zip(network.blocks, states[:-1], strict=True)]
+        if credited.images is not None:
+            embedded = run(network.embed, credited.images)
+        if credited.states is not None:
+            pairs = zip(network.blocks, credited.states[:-1], strict=True)
+            branches = [run(block, state.detach()) for block, state in pairs]
+    return [embedded, *branches]
 
 
 def _backward(
     network: Network,
-    embedded: Tensor,
+    outputs: list[Tensor],
     branches: Sequence[Tensor],
-    driven_branches: Sequence[Tensor],
-    credits: Sequence[Tensor],
+    credited: CreditedStates,
+    count: int,
     penalty: float,
     credit_norm: str,
     eps: float,
     by_position: bool,
 ) -> None:
-    """Backpropagate the gradient of J through every branch and the embedding."""
-    count, outputs = len(embedded), [embedded, *driven_branches]
+    """Backpropagate the gradient of J through the outputs of `_outputs_at` and the branches."""
     with torch.no_grad():
-        rows = normalised_credits(credits, credit_norm, count, eps, by_position)
+        rows = normalised_credits(credited.credits, credit_norm, count, eps, by_position)
         roots = [network.spread(row, output) for row, output in zip(rows, outputs, strict=True)]
         shrinking = [branch * (2 * penalty / count) for branch in branches] if penalty else []
-        if shrinking and driven_branches is branches:
+        if shrinking and credited.states is None:
             roots[1:] = [root + pull for root, pull in zip(roots[1:], shrinking, strict=True)]
         elif shrinking:
             outputs, roots = [*outputs, *branches], [*roots, *shrinking]
