@@ -259,6 +259,27 @@ def batch_size_invariance(setting: Setting) -> CheckOutcome:
     return within(names, [*credits, *gradients], [*case.credits(full_inputs), *full_inputs.gradients], SITE_TOLERANCE)
 
 
+def prediction_depends_on_the_sample_only(setting: Setting) -> CheckOutcome:
+    """Check the scores of a method that predicts by itself.
+
+    Two calls give bitwise equal scores and change neither network nor feedback. The scores of a sample do not depend on the other
+    samples of the batch.
+    """
+    case = setting.case()
+    if not case.method.card.prediction:
+        return failed("the card does not describe how the method predicts: expected a text in the field prediction")
+    network, feedback = copy.deepcopy(case.network), copy.deepcopy(case.feedback)
+    first, second = case.inputs().scores, case.inputs().scores
+    if not torch.equal(first, second):
+        return failed(f"two calls give scores that differ by {relative_error(first, second):.1e} (relative)")
+    for name, before, after in (("network", network, case.network), ("feedback", feedback, case.feedback)):
+        if not all(map(torch.equal, before.state_dict().values(), after.state_dict().values())):
+            return failed(f"scores() changed the {name}")
+    starts = [sum(PIECES[:index]) for index in range(len(PIECES))]
+    pieces = [case.inputs(start, count).scores for start, count in zip(starts, PIECES, strict=True)]
+    return within(["the scores"], [torch.cat(pieces)], [first], SITE_TOLERANCE)
+
+
 def compare(observed: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> CheckOutcome:
     """Compare parameter gradients with the expected gradients of the same names."""
     return within(list(expected), [observed[name] for name in expected], list(expected.values()), AUTOGRAD_TOLERANCE)

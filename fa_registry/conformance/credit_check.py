@@ -20,6 +20,7 @@ from fa_registry.diagnostics import eval_mode
 from fa_registry.errors import PluginError
 from fa_registry.methods._backward_weights import backward_through
 from fa_registry.methods.base import (
+    CreditedStates,
     CreditInputs,
     HasOwnStates,
     Method,
@@ -33,6 +34,7 @@ from fa_registry.tasks import Task
 from fa_registry.training.controls import train_mode
 from fa_registry.training.devices import products, runner
 from fa_registry.training.method_calls import credits_and_states_of
+from fa_registry.training.prediction import scores_of
 from fa_registry.training.run_setup import RunSetup
 from fa_registry.training.step import OutputError, couples_samples, local_credit_step
 
@@ -72,19 +74,19 @@ class Trial:
 
 
 class _MeasuredCredits(Method, HasOwnStates):
-    """A method that returns given credits, which lets the usual training step train with them."""
+    """A method that returns given credits and states, which lets the usual training step train with them."""
 
-    def __init__(self, card: MethodCard, credits: Sequence[Tensor], learning_states: Sequence[Tensor] | None):
-        self.card, self._credits, self._moved = card, credits, learning_states
+    def __init__(self, card: MethodCard, credited: CreditedStates):
+        self.card, self._credited = card, credited
 
     def feedback(self, shape, options, generator) -> nn.Module:
         return NoFeedback()
 
     def credits(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
-        return self._credits
+        return self._credited.credits
 
-    def credits_and_states(self, feedback: nn.Module, inputs: CreditInputs) -> tuple[list[Tensor], Sequence[Tensor]]:
-        return self._credits, inputs.hidden if self._moved is None else self._moved
+    def credits_and_states(self, feedback: nn.Module, inputs: CreditInputs) -> CreditedStates:
+        return self._credited
 
 
 def copied(generator: torch.Generator) -> torch.Generator:
@@ -165,7 +167,8 @@ def objection(trial: Trial, images: Tensor, labels: Tensor, trained: Gradients, 
         The text. It is empty if the check finds no fault, or if the run diverged and its credits are not finite.
     """
     method = trial.method
-    inputs, credits, learning_states = measured_credits(trial, images, labels)
+    inputs, credited = measured_credits(trial, images, labels)
+    credits = credited.per_sample(len(labels))
     if not all(credit.isfinite().all() for credit in credits):
         return ""  # the run diverged, as its metrics show, so nothing can be compared
     full_credits = [trial.network.spread(*pair) for pair in zip(credits, inputs.hidden, strict=True)]
@@ -175,24 +178,21 @@ def objection(trial: Trial, images: Tensor, labels: Tensor, trained: Gradients, 
         )
         message = f"the method is trained end to end, but its credit differs from the gradient: {worst[1]}"
     else:
-        worst = _worst(_parts(trained, gradients_by_credits(trial, images, labels, credits, learning_states)))
+        worst = _worst(_parts(trained, gradients_by_credits(trial, images, labels, credited)))
         message = f"{OTHERWISE}: {worst[1]}"
     if not worst[0] <= SAME_CREDIT:
         return message
     return _disguise(method.card, full_credits, inputs.gradients) if judge_bp else ""
 
 
-def measured_credits(
-    trial: Trial, images: Tensor, labels: Tensor
-) -> tuple[CreditInputs, list[Tensor], Sequence[Tensor] | None]:
+def measured_credits(trial: Trial, images: Tensor, labels: Tensor) -> tuple[CreditInputs, CreditedStates]:
     """Call the method with the inputs that it receives in measurements.
 
     The inputs contain the exact gradients, no generator, and a network in eval mode. If a BatchNorm couples the samples, the
     network stays in train mode, because eval mode would change the trained network.
 
     Returns:
-        The inputs of the method, its credits, and the states at which the blocks learn. The states are None if the blocks learn at
-        the states of the forward pass.
+        The inputs of the method, and its credits with the states at which the blocks learn.
     """
     with _as_in_training(trial) as run:
         with torch.enable_grad():
@@ -216,29 +216,29 @@ def measured_credits(
             network=trial.network,
             progress=1.0,
             task=output.task,
+            scores=scores_of(trial.method, trial.feedback, trial.network, images, output.logits.shape),
         )
         with nullcontext() if couples_samples(trial.network) else eval_mode(trial.network):
-            credits, learning_states = credits_and_states_of(trial.method, trial.feedback, inputs)
-    check_credits(trial.method.card.name, credits, inputs.hidden)
-    return inputs, credits, None if learning_states is inputs.hidden else learning_states
+            credited = credits_and_states_of(trial.method, trial.feedback, inputs)
+    check_credits(trial.method.card.name, credited.per_sample(len(labels)), inputs.hidden)
+    return inputs, credited
 
 
 def gradients_by_credits(
     trial: Trial,
     images: Tensor,
     labels: Tensor,
-    credits: Sequence[Tensor],
-    learning_states: Sequence[Tensor] | None = None,
+    credited: CreditedStates,
     with_backward_weights: bool = True,
 ) -> Gradients:
     """Return the weights' gradients that a training step computes from these credits.
 
     Args:
-        learning_states: the states at which the blocks learn, or None for the states of the forward pass.
+        credited: the credits, and the states at which the blocks learn.
         with_backward_weights: whether the backward pass inside a block uses the method's matrices in place of weights.
     """
     network, method, spec = trial.network, trial.method, trial.spec
-    measured_method = _MeasuredCredits(method.card, credits, learning_states)
+    measured_method = _MeasuredCredits(method.card, credited)
     network.zero_grad(set_to_none=True)
     with torch.no_grad():
         has_matrices = with_backward_weights and isinstance(method, UsesBackwardWeights)

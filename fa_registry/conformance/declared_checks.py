@@ -340,8 +340,8 @@ def _prediction_error_gap(setting: Setting, nudge: float) -> float:
     case = _with_options(setting, setting.case(), {**RELAXED, "beta": nudge})
     inputs = case.inputs(count=NUDGED_SAMPLES)
     with eval_mode(case.network):
-        credits, states = credits_and_states_of(case.method, case.feedback, inputs)
-    has_own_states = states is not inputs.hidden
+        credited = credits_and_states_of(case.method, case.feedback, inputs)
+    credits, states, has_own_states = credited.credits, credited.states, credited.states is not None
     if not has_own_states:
         states = [state - nudge * credit for state, credit in zip(inputs.hidden, credits, strict=True)]
     network, errors = case.network, [states[0] - inputs.hidden[0]]  # ε_l: a state minus its prediction from site l−1

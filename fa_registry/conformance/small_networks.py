@@ -23,6 +23,7 @@ from fa_registry.seeding import derive, generator, undrawn
 from fa_registry.tasks import CATALOG as TASKS
 from fa_registry.token_axes import mean_over_positions
 from fa_registry.training.method_calls import compute_credits, update_feedback
+from fa_registry.training.prediction import scores_of
 from fa_registry.training.run_setup import network_shape
 from fa_registry.training.step import OutputError, StepSums, backprop_step, local_credit_step
 
@@ -87,6 +88,7 @@ class NetworkCase:
             losses=output.losses,
             network=self.network,
             task=output.task,
+            scores=scores_of(self.method, self.feedback, self.network, images, output.logits.shape),
         )
 
     def forward(self, images: Tensor) -> tuple[Tensor, list[Tensor]]:

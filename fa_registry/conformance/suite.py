@@ -25,9 +25,10 @@ from fa_registry.conformance.small_networks import (
 )
 from fa_registry.errors import UsageError, unknown_name_text
 from fa_registry.methods._backward_weights import backward_through
-from fa_registry.methods.base import CreditInputs, Method, UsesBackwardWeights
+from fa_registry.methods.base import CreditInputs, HasOwnPrediction, Method, UsesBackwardWeights
 from fa_registry.records import Scalar
 from fa_registry.training.method_calls import credits_and_states_of
+from fa_registry.training.prediction import scores_of
 
 PENALTIES = ((0.0, 0.0), (0.01, 0.02))  # λ of the branches and λ_0 of the embedding
 CREDIT_NORMS = ("none", "rms")
@@ -91,24 +92,25 @@ def _local_objective(case: NetworkCase, penalty: float, credit_norm: str) -> Ten
         labels=case.labels,
         losses=losses.detach(),
         network=case.network,
+        scores=scores_of(case.method, case.feedback, case.network, case.images, logits.shape),
     )
     # if the source normalises the credit of the mean loss, this credit is c divided by the number of samples
     divisor = len(case.labels) if case.method.card.credit_scale == "mean" else 1
     by_position = case.labels.dim() > 1
-    credits, credited_states = credits_and_states_of(case.method, case.feedback, inputs)
-    credited_branches = branches  # the branches that the credits train; the penalty always uses `branches`
-    if credited_states is not inputs.hidden:
-        credited_branches = [
-            block(credited_state.detach())
-            for block, credited_state in zip(case.network.blocks, credited_states[:-1], strict=True)
+    credited = credits_and_states_of(case.method, case.feedback, inputs)
+    outputs = [states[0], *branches]  # that the credits train; the penalty always uses `branches`
+    if credited.images is not None:
+        outputs[0] = case.network.embed(credited.images)
+    if credited.states is not None:
+        outputs[1:] = [
+            block(state.detach()) for block, state in zip(case.network.blocks, credited.states[:-1], strict=True)
         ]
-    pairs = zip(
-        [states[0], *credited_branches],
-        (_norm(credit, credit_norm, divisor, by_position) for credit in credits),
-        strict=True,
+    normed = (_norm(credit, credit_norm, divisor, by_position) for credit in credited.credits)
+    # Σ_i <value_i, credit_i> over passes, samples, features and positions
+    local = sum(
+        (value * case.network.spread(credit, value)).sum() for value, credit in zip(outputs, normed, strict=True)
     )
-    # mean_i <value_i, credit_i>, summed over features and positions
-    local = sum((value * case.network.spread(credit, value)).flatten(1).sum(dim=1).mean() for value, credit in pairs)
+    local = local / len(case.labels)
     return local + penalty * sum(map(_mean_square, branches)) + loss_sum / len(case.labels)
 
 
@@ -144,6 +146,7 @@ UNIVERSAL: tuple[Check, ...] = (
     contract_checks.post_hoc_equals_in_training,
     contract_checks.batch_size_invariance,
 )
+PREDICTION: Check = contract_checks.prediction_depends_on_the_sample_only  # of a method that predicts by itself
 
 
 def check_method(
@@ -186,7 +189,8 @@ def check_method(
             f"method {subject.card.name!r}: expected an architecture that the card supports, found none; supported: "
             f"{', '.join(subject.card.architectures) or 'none'}, for the tasks {', '.join(subject.card.tasks)}"
         )
-    results = [_over_cases(check.__name__, check, settings) for check in UNIVERSAL]
+    checks = [*UNIVERSAL, *([PREDICTION] if isinstance(subject, HasOwnPrediction) else [])]
+    results = [_over_cases(check.__name__, check, settings) for check in checks]
     for name, check in DECLARED.items():
         declared = name in subject.card.properties
         results.append(

@@ -33,11 +33,11 @@ from fa_registry.conformance.credit_check import (
     measured_credits,
     names_in_readout,
 )
-from fa_registry.methods.base import MethodCard
+from fa_registry.methods.base import CreditedStates, MethodCard
 from fa_registry.records import CREDIT_CHECK, Check, RunSpec
 from fa_registry.seeding import generator
-from fa_registry.training.probe_context import stream
-from fa_registry.training.run_setup import EVAL_SAMPLES, RunSetup, build_network, network_shape, to_device
+from fa_registry.training.probe_context import stream, with_fresh_weights
+from fa_registry.training.run_setup import EVAL_SAMPLES, RunSetup, network_shape
 
 ANOTHER_NAME = "the method is backpropagation at some sites, although its card does not declare these sites exact"
 BEFORE_LEARNING = "the method is backpropagation at some sites before its feedback can have learned"
@@ -111,7 +111,7 @@ def _objection(setup: RunSetup, cosines: Cosines) -> str:
         return ""
     if card.may_reach_bp and not has_state and (found := _near(setup.spec, cosines, NO_FEEDBACK_LEARNS)):
         return found
-    drawn = _with_fresh_feedback(setup) if has_state else _with_fresh_weights(setup)
+    drawn = _with_fresh_feedback(setup) if has_state else with_fresh_weights(setup, "backprop_fresh_weights")
     fresh = "newly drawn feedback" if has_state else "newly drawn weights, because the method has no feedback state"
     trial = Trial.copy_of(drawn, generator(setup.spec.seed, "noise", setup.device))
     fresh_cosines = site_cosines(trial, *setup.eval_batch)
@@ -139,16 +139,6 @@ def _with_fresh_feedback(setup: RunSetup) -> RunSetup:
     shape = network_shape(setup.network, setup.splits.test_images[:1], setup.card.classes)
     fresh_feedback = setup.method.feedback(shape, setup.spec.method_options, stream(setup, "backprop_fresh_feedback"))
     return dataclasses.replace(setup, feedback=fresh_feedback.to(setup.device))
-
-
-def _with_fresh_weights(setup: RunSetup) -> RunSetup:
-    """Return the setup with the initial network of another seed.
-
-    Constants in the code of the method cannot be fitted to these weights.
-    """
-    (seed,) = torch.randint(2**31, (1,), generator=stream(setup, "backprop_fresh_weights")).tolist()
-    network = build_network(dataclasses.replace(setup.spec, seed=seed), setup.card)
-    return dataclasses.replace(setup, network=to_device(network, setup.device))
 
 
 def counted_sites(network: Network, card: MethodCard) -> list[int]:
@@ -180,9 +170,10 @@ def site_cosines(trial: Trial, images: Tensor, labels: Tensor) -> Cosines:
     trial = dataclasses.replace(trial, spec=trial.spec.unpenalised)
     double = any(weight.dtype == torch.float64 for weight in trial.network.parameters())
     batch = [rows.double() if double and rows.is_floating_point() else rows for rows in (images, labels)]
-    inputs, credits, states = measured_credits(trial, *batch)
-    by_method = gradients_by_credits(trial, *batch, credits, states)
-    by_gradient = gradients_by_credits(trial, *batch, inputs.gradients, with_backward_weights=False)
+    inputs, credited = measured_credits(trial, *batch)
+    credits = credited.per_sample(len(labels))
+    by_method = gradients_by_credits(trial, *batch, credited)
+    by_gradient = gradients_by_credits(trial, *batch, CreditedStates(inputs.gradients), with_backward_weights=False)
     tied = dict.fromkeys(names_in_readout(trial.network))
     updates = by_method | tied, by_gradient | tied
     cosines = {}

@@ -3,6 +3,9 @@
 A network could contain the test set and look up the labels. Such a network could recognise a sample in three ways: by the content
 of the image, by the position in a batch or in the test set, or by earlier inputs. Each probe removes the information that one of
 these ways needs. A classifier needs none of the removed information.
+
+The scores of a third-party method that predicts by itself are probed in the same way. Its feedback could contain a second network,
+so its accuracy must fall to chance if the network is newly drawn and the feedback stays.
 """
 
 from __future__ import annotations
@@ -14,14 +17,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fa_registry import architectures, tasks
+from fa_registry import architectures, methods, tasks
 from fa_registry.architectures.base import Network, noisy
 from fa_registry.conformance.credit_check import SAME_CREDIT, Gradients, Trial, copied, gradients_by_credits
 from fa_registry.diagnostics import eval_mode
+from fa_registry.methods.base import CreditedStates
 from fa_registry.records import NETWORK_CHECK, TASK_CHECK, TRAINING_CHECK, Check, Measurements
 from fa_registry.tasks.classification import accuracy
 from fa_registry.tasks.token_prediction import TEST_BATCH
-from fa_registry.training.probe_context import stream
+from fa_registry.training.probe_context import stream, with_fresh_weights
 from fa_registry.training.run_setup import RunSetup
 from fa_registry.training.step import backprop_step
 
@@ -53,6 +57,8 @@ class Probes:
         chance: fraction of the most frequent test label.
         alone: fraction of ALONE samples whose predicted class is the same in a batch of one and in a larger batch.
         samples: number of test samples that the probes use.
+        redrawn: accuracy on the samples of `shuffled` if a method that predicts by itself has a newly drawn network, but its
+            trained feedback; None if the head predicts.
     """
 
     whole: float
@@ -63,6 +69,7 @@ class Probes:
     chance: float
     alone: float
     samples: int
+    redrawn: float | None = None
 
     def deviation(self, share: float) -> float:
         """Allowed difference of accuracies near `share`: MARGIN + DEVIATIONS standard deviations of sampling."""
@@ -85,27 +92,34 @@ class Probes:
             )
         if self.random - self.chance > self.deviation(self.chance):
             yield f"the accuracy on random images is {self.random:.4f}, expected about {self.chance:.4f} by chance"
+        if self.redrawn is not None and self.redrawn - self.chance > self.deviation(self.chance):
+            yield (
+                f"the accuracy of the method's own prediction is {self.redrawn:.4f} with a newly drawn network, expected about "
+                f"{self.chance:.4f} by chance"
+            )
         if self.whole - self.train > self.deviation(self.train):
             yield f"the accuracy is {self.whole:.4f} on the test set and only {self.train:.4f} on training samples"
 
 
 def network_check(setup: RunSetup, measured: Measurements) -> Check | None:
-    """Check that a third-party network with its final weights does not look up answers.
+    """Check that a third-party network or prediction with its final weights does not look up answers.
 
     Args:
         setup: the setup of the run. The function does not change its network.
         measured: the run's recomputed measurements, which contain the accuracy on the whole test set.
 
     Returns:
-        The result. It is None for a built-in architecture and for a data set that has neither classes nor tokens. The outcome is
-        "not possible" if a probe raises an exception, or if a probe shows that the network looks up stored answers.
+        The result. It is None if architecture and prediction are built-in, and for a data set that has neither classes nor
+        tokens. The outcome is "not possible" if a probe raises an exception, or if a probe shows that the network looks up stored
+        answers.
     """
     headline = setup.task.headline
     reading = measured.scalars.get(headline.name) if headline.is_share else None
     share = reading.value if reading else None
-    if architectures.CATALOG.location(setup.spec.architecture).is_builtin or (
-        share is None and not setup.task.by_position
-    ):
+    is_builtin = architectures.CATALOG.location(setup.spec.architecture).is_builtin
+    if setup.predictor is not setup.network:
+        is_builtin = is_builtin and methods.CATALOG.location(setup.spec.method).is_builtin
+    if is_builtin or (share is None and not setup.task.by_position):
         return None
     if setup.task.by_position:
         return _token_check(setup)
@@ -155,7 +169,8 @@ def training_objection(setup: RunSetup) -> str:
             trial = dataclasses.replace(trial, spec=trial.spec.unpenalised)
             with torch.no_grad():  # a copy, because a BatchNorm in train mode changes its statistics
                 credits = [torch.zeros_like(state) for state in Trial.copy_of(setup, noise).network.hidden(images)]
-            if names := _moved_blocks(trial.network, gradients_by_credits(trial, images, labels, credits)):
+            zero = gradients_by_credits(trial, images, labels, CreditedStates(credits))
+            if names := _moved_blocks(trial.network, zero):
                 return f"without any credit, these weights of blocks have a gradient: {', '.join(names[:SHOWN])}"
         free, frozen = (_end_to_end(Trial.copy_of(setup, noise), images, labels, freeze) for freeze in (False, True))
     except Exception as error:  # a network may fail if it is called otherwise than in training
@@ -254,13 +269,14 @@ def _positions_looking_ahead(setup: RunSetup, inputs: Tensor, random: torch.Gene
     """
     length, all_cuts = inputs.shape[1], cuts(inputs.shape[1])
     changes = torch.zeros(length, dtype=torch.bool, device=inputs.device)
-    with torch.inference_mode(), eval_mode(setup.network):
-        expected = setup.network(inputs).log_softmax(dim=-1)
+    predictor = setup.predictor
+    with torch.inference_mode(), eval_mode(predictor):
+        expected = predictor(inputs).log_softmax(dim=-1)
         for start in range(0, ROWS if len(all_cuts) else 0, len(inputs)):
             cut = all_cuts[(start + torch.arange(len(inputs))) % len(all_cuts)]
             is_kept = (torch.arange(length) < cut[:, None]).to(inputs.device)  # (N, T)
             other = torch.randint(0, setup.card.classes, inputs.shape, generator=random).to(inputs)
-            found = setup.network(torch.where(is_kept, inputs, other)).log_softmax(dim=-1)
+            found = predictor(torch.where(is_kept, inputs, other)).log_softmax(dim=-1)
             is_equal = torch.isclose(found, expected, rtol=SAME, atol=SAME, equal_nan=True).all(dim=-1)
             changes |= (is_kept & ~is_equal).any(dim=0)
     return changes.nonzero().flatten().tolist()
@@ -268,10 +284,10 @@ def _positions_looking_ahead(setup: RunSetup, inputs: Tensor, random: torch.Gene
 
 def _mean_loss(setup: RunSetup, inputs: Tensor, targets: Tensor) -> float:
     """Return the loss per counted target, in float64."""
-    total = 0.0
-    with torch.inference_mode(), eval_mode(setup.network):
+    total, predictor = 0.0, setup.predictor
+    with torch.inference_mode(), eval_mode(predictor):
         for part, expected in zip(inputs.split(TEST_BATCH), targets.split(TEST_BATCH), strict=True):
-            total += setup.task.sample_losses(setup.network(part), expected).double().sum().item()
+            total += setup.task.sample_losses(predictor(part), expected).double().sum().item()
     return total / setup.task.counted(targets)
 
 
@@ -295,7 +311,7 @@ def task_check(setup: RunSetup) -> Check | None:
 
 def probe(setup: RunSetup, full_accuracy: float) -> Probes:
     """Run all probes with the run's seed; `full_accuracy` is the accuracy on the whole test set."""
-    splits, generator = setup.splits, stream(setup, "network_check")
+    splits, generator, predictor = setup.splits, stream(setup, "network_check"), setup.predictor
     test_indices = torch.randperm(len(splits.test_labels), generator=generator)[:SAMPLES].to(setup.device)
     images, labels = splits.test_images[test_indices], splits.test_labels[test_indices]
     noise = (
@@ -306,22 +322,26 @@ def probe(setup: RunSetup, full_accuracy: float) -> Probes:
     train = splits.augment(
         splits.train_images[train_indices], stream(setup, "network_check_augmentation", setup.device)
     )
-    shuffled = accuracy(setup.network, images, labels)
+    shuffled = accuracy(predictor, images, labels)
     return Probes(
         whole=full_accuracy,
         shuffled=shuffled,
-        noisy=shuffled if noise is None else accuracy(setup.network, images + NOISE * noise, labels),
-        random=0.0 if noise is None else accuracy(setup.network, images.mean() + noise, ordered_labels),
-        train=accuracy(setup.network, train, splits.train_labels[train_indices]),
+        noisy=shuffled if noise is None else accuracy(predictor, images + NOISE * noise, labels),
+        random=0.0 if noise is None else accuracy(predictor, images.mean() + noise, ordered_labels),
+        train=accuracy(predictor, train, splits.train_labels[train_indices]),
         chance=ordered_labels.bincount().max().item() / len(ordered_labels),
         alone=_same_alone(setup, images[:ALONE]),
         samples=len(test_indices),
+        redrawn=None
+        if predictor is setup.network
+        else accuracy(with_fresh_weights(setup, "network_check_weights").predictor, images, labels),
     )
 
 
 def _same_alone(setup: RunSetup, images: Tensor) -> float:
     """Return the fraction of samples whose class is the same in this batch and in a batch of one."""
-    with torch.inference_mode(), eval_mode(setup.network):
-        batch_classes = setup.network(images).argmax(dim=-1)
-        single_classes = torch.cat([setup.network(image[None]).argmax(dim=-1) for image in images])
+    predictor = setup.predictor
+    with torch.inference_mode(), eval_mode(predictor):
+        batch_classes = predictor(images).argmax(dim=-1)
+        single_classes = torch.cat([predictor(image[None]).argmax(dim=-1) for image in images])
     return (batch_classes == single_classes).double().mean().item()

@@ -45,6 +45,7 @@ class MethodCard:
         may_reach_bp: whether the credit may become equal to the gradient while the feedback learns. For any other method, an audit
             warns if the credit becomes equal to the gradient.
         anchor_steps: description of the steps that train with the exact gradient, or an empty text. Reporting forms show it.
+        prediction: how the method predicts by itself (base.HasOwnPrediction). Empty if the head predicts.
         tasks: names of the tasks that the method trains. The method also trains any task whose card has the same `positions` as
             that of a listed task.
     """
@@ -72,6 +73,7 @@ class MethodCard:
     may_reach_bp: bool = False
     anchor_steps: str = ""
     tasks: tuple[str, ...] = SAMPLE_TASKS
+    prediction: str = ""
 
     def __post_init__(self):
         problems = [name for name in REQUIRED if not getattr(self, name)]

@@ -16,6 +16,7 @@ Sign, scale and site are easy to confuse, so tests check each of them. Sign: the
 A method declares special behaviour with small base classes. LearnsFeedbackByLoss: the feedback learns by a loss. HasFeedbackRule:
 the feedback changes by another rule. UsesBackwardWeights: the backward pass uses other matrices than the weights. HasOwnStates:
 the blocks learn at other states than those of the forward pass. HasAnchorSteps: rare steps train with the exact gradient.
+HasOwnPrediction: the method predicts by itself, not by the head.
 """
 
 from __future__ import annotations
@@ -40,11 +41,13 @@ __all__ = [
     "GAMMA_REFERENCES",
     "Bridge",
     "CreditInputs",
+    "CreditedStates",
     "FixedMatrices",
     "LearnsFeedbackByLoss",
     "Method",
     "MethodCard",
     "HasAnchorSteps",
+    "HasOwnPrediction",
     "HasOwnStates",
     "NetworkShape",
     "NoFeedback",
@@ -134,6 +137,7 @@ class CreditInputs:
         progress: completed fraction of the training, 0 to 1, as a number or a scalar tensor. It changes between the replays of a
             captured step, so use it only in tensor operations.
         task: the task of the labels. The default is the built-in task that fits their type.
+        scores: the scores of a method that predicts by itself (HasOwnPrediction), (N, C). None for any other method.
     """
 
     hidden: Sequence[Tensor]
@@ -148,6 +152,7 @@ class CreditInputs:
     network: NetworkView | None = None
     progress: Tensor | float = 0.0
     task: Task | None = None
+    scores: Tensor | None = None
 
     @property
     def by_position(self) -> bool:
@@ -286,20 +291,66 @@ class UsesBackwardWeights(abc.ABC):
         """
 
 
+@dataclass(frozen=True)
+class CreditedStates:
+    """The credits c_0..c_L of a batch, and the states at which the blocks learn with them.
+
+    Credits, states and images may belong to K passes over the batch. They then have K·N rows, and pass k of sample i is row
+    kN + i. The objective of a block is the sum over the passes.
+
+    Args:
+        credits: c_0..c_L, each (K·N, …).
+        states: s_0..s_L, each (K·N, …) with the features of h_l, or None for h_0..h_L of the forward pass.
+        images: inputs at which the embedding learns, (K·N, …), or None for the images of the batch.
+    """
+
+    credits: list[Tensor]
+    states: Sequence[Tensor] | None = None
+    images: Tensor | None = None
+
+    def per_sample(self, count: int) -> list[Tensor]:
+        """Return one credit per sample and site, (N, …): the sum over the passes. `count` is N."""
+        return [
+            credit if len(credit) == count or len(credit) % count else credit.unflatten(0, (-1, count)).sum(dim=0)
+            for credit in self.credits
+        ]
+
+
 class HasOwnStates(abc.ABC):
     """Base class of a method that computes the states s_0..s_L at which its blocks learn.
 
-    The objective of block l is J_l = mean_i <f_l(s_{l-1})_i, norm(c_l)_i>. Everything else uses the states of the forward pass:
-    the embedding, the penalty, the head, and the g_l with which credits are compared. The engine runs each block a second time, at
-    s_{l-1}. The class cannot be combined with UsesBackwardWeights.
+    The objective of block l is J_l = Σ_k mean_i <f_l(s_{l-1})_ki, norm(c_l)_ki>, with one or more passes k over the batch. The
+    penalty, the head, and the g_l with which credits are compared use the states of the forward pass. The embedding does so too,
+    unless the method returns its own images. The engine runs each block a second time, at s_{l-1}. The class cannot be combined
+    with UsesBackwardWeights.
     """
 
     @abc.abstractmethod
-    def credits_and_states(self, feedback: nn.Module, inputs: CreditInputs) -> tuple[list[Tensor], Sequence[Tensor]]:
-        """Compute the credits c_0..c_L, as `credits` does, and the states s_0..s_L.
+    def credits_and_states(self, feedback: nn.Module, inputs: CreditInputs) -> CreditedStates:
+        """Compute the credits c_0..c_L, the states s_0..s_L, and the images of the embedding.
 
-        Each s_l has the shape of h_l. If the blocks learn at the states of the forward pass, return the list `inputs.hidden`, not
-        a copy.
+        The engine calls this function only, never `credits`. It measures the sum of the credits over the passes.
+        """
+
+
+class HasOwnPrediction(abc.ABC):
+    """Base class of a method that predicts by itself.
+
+    In each evaluation of a run, the scores replace the logits of the head. The head still learns from the exact cross entropy. The
+    loss, the error e and the gradients g_l remain those of the head.
+    """
+
+    @abc.abstractmethod
+    def scores(self, feedback: nn.Module, network: NetworkView, images: Tensor) -> Tensor:
+        """Compute the scores of the classes, (N, C), in the place of the logits.
+
+        A score must depend only on the sample's own input. `scores` is called in eval mode, without grad mode, and with a network
+        that returns values without gradients. It must change neither the network nor the feedback.
+
+        Args:
+            feedback: the module that `feedback` created, in its current state.
+            network: see NetworkView.
+            images: (N, …).
         """
 
 

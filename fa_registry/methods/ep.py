@@ -6,13 +6,21 @@ what is compared: the energy's parameter gradients, as in the source, or the sta
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
 
 from fa_registry.methods._relaxation import SUPPORTED, UNSUPPORTED, relax
-from fa_registry.methods.base import ALL_TASKS, CreditInputs, HasOwnStates, Method, MethodCard, NetworkShape
+from fa_registry.methods.base import (
+    ALL_TASKS,
+    CreditedStates,
+    CreditInputs,
+    HasOwnStates,
+    Method,
+    MethodCard,
+    NetworkShape,
+)
 from fa_registry.records import Option, Scalar
 
 PARAMETER, STATE = CONTRASTS = ("parameter", "state")
@@ -94,9 +102,9 @@ class EquilibriumPropagation(Method, HasOwnStates):
         return Nudged(options)
 
     def credits(self, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
-        return self.credits_and_states(feedback, inputs)[0]
+        return self.credits_and_states(feedback, inputs).credits
 
-    def credits_and_states(self, feedback: nn.Module, inputs: CreditInputs) -> tuple[list[Tensor], Sequence[Tensor]]:
+    def credits_and_states(self, feedback: nn.Module, inputs: CreditInputs) -> CreditedStates:
         """Compute the credits and the states at which the blocks learn.
 
         With contrast=parameter, c_l = −ε_l/β, and the blocks learn at the nudged states h_l^β. With contrast=state, c_l = −(h_l^β
@@ -106,9 +114,9 @@ class EquilibriumPropagation(Method, HasOwnStates):
         # β → 0, the parameter contrast is g_l, and a step is the contrast of the energy's gradients (tests/methods/test_ep.py).
         shifts, errors = relax(inputs, feedback.beta, feedback.steps, feedback.step_size)
         if feedback.contrast == STATE:
-            return [-shift / feedback.beta for shift in shifts], inputs.hidden
+            return CreditedStates([-shift / feedback.beta for shift in shifts])
         nudged = [state + shift for state, shift in zip(inputs.hidden, shifts, strict=True)]
-        return [-error / feedback.beta for error in errors], nudged
+        return CreditedStates([-error / feedback.beta for error in errors], nudged)
 
 
 PLUGIN = EquilibriumPropagation()

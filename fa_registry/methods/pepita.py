@@ -11,9 +11,16 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from fa_registry.methods.base import CreditInputs, Method, MethodCard, NetworkShape
-from fa_registry.methods.forward_forward import states_of
+from fa_registry.methods.base import CreditInputs, Method, MethodCard, NetworkShape, NetworkView
 from fa_registry.records import Option, Scalar
+
+
+def states_of(network: NetworkView, images: Tensor) -> list[Tensor]:
+    """Compute the states h_0..h_L for the images, with the network's current weights."""
+    states = [network.embed(images)]
+    for block in network.blocks:
+        states.append(network.step(states[-1], block(states[-1])))
+    return states
 
 
 class Projection(nn.Module):

@@ -6,17 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from fa_registry import jsonio
 from fa_registry.architectures.base import Network
 from fa_registry.errors import IntegrityError, InvalidFields, UsageError
-from fa_registry.methods.base import Method
+from fa_registry.methods.base import HasOwnPrediction, Method
 from fa_registry.records import RunSpec
 from fa_registry.schema_number import KEY, check_schema
 from fa_registry.seeding import generator
 from fa_registry.tracking import schema
 from fa_registry.training.checkpoint import load_into
+from fa_registry.training.prediction import scores_of
 from fa_registry.training.run_setup import blank_input, build_network, network_shape
 from fa_registry.training.spec_plugins import find_plugins
 
@@ -33,6 +35,23 @@ class LoadedModel:
     method: Method
     spec: RunSpec
     tags: Mapping[str, str]
+
+    def predict(self, images: Tensor) -> Tensor:
+        """Return the outputs (N, C) that the run's accuracy evaluates.
+
+        They are the logits, or the scores of a method that predicts by itself.
+
+        Raises:
+            UsageError: the method predicts with its feedback state, which was not saved.
+        """
+        if isinstance(self.method, HasOwnPrediction) and self.feedback is None:
+            raise UsageError(
+                f"method {self.method.card.name!r} predicts with its feedback state, which this model lacks"
+            )
+        with torch.no_grad():
+            logits = self.network(images)
+        scores = scores_of(self.method, self.feedback, self.network, images, logits.shape)
+        return logits if scores is None else scores
 
     def __repr__(self) -> str:
         weights = sum(parameter.numel() for parameter in self.network.parameters())

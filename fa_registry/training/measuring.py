@@ -230,7 +230,7 @@ def _test_scores(setup: RunSetup, main_metric: Reading | None) -> SampleScores |
         return None
     is_third_party = task.card.name not in tasks.CATALOG.builtin_names()
     try:
-        scores = task.scores(setup.network, splits.test_images, splits.test_labels)
+        scores = task.scores(setup.predictor, splits.test_images, splits.test_labels)
     except Exception as error:
         if not is_third_party or isinstance(error, torch.OutOfMemoryError):
             raise
@@ -345,7 +345,7 @@ def check_first_credits(setup: RunSetup) -> None:
 def test_metrics(setup: RunSetup) -> dict[str, Reading]:
     """Return the task's metrics on the whole test set. The first one is the main metric."""
     splits = setup.splits
-    metrics = reported_metrics(setup.task, "evaluate", setup.network, splits.test_images, splits.test_labels)
+    metrics = reported_metrics(setup.task, "evaluate", setup.predictor, splits.test_images, splits.test_labels)
     loss = metrics.get(setup.task.headline.name)
     if splits.entropy_rate is not None and setup.task.by_position and loss is not None:
         metrics["excess_nats"] = loss if loss.value is None else Reading(loss.value - splits.entropy_rate)

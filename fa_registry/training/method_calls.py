@@ -11,7 +11,14 @@ import torch
 from torch import Tensor, nn
 
 from fa_registry.errors import PluginError
-from fa_registry.methods.base import CreditInputs, HasFeedbackRule, HasOwnStates, LearnsFeedbackByLoss, Method
+from fa_registry.methods.base import (
+    CreditedStates,
+    CreditInputs,
+    HasFeedbackRule,
+    HasOwnStates,
+    LearnsFeedbackByLoss,
+    Method,
+)
 
 
 @contextmanager
@@ -32,27 +39,30 @@ def frozen_weights(network: nn.Module) -> Iterator[None]:
 
 
 def compute_credits(method: Method, feedback: nn.Module, inputs: CreditInputs) -> list[Tensor]:
-    """Return the credits c_0..c_L, detached from any autograd graph."""
-    return credits_and_states_of(method, feedback, inputs)[0]
+    """Return the credits c_0..c_L, one row per sample, detached from any autograd graph."""
+    return credits_and_states_of(method, feedback, inputs).per_sample(len(inputs.hidden[0]))
 
 
-def credits_and_states_of(
-    method: Method, feedback: nn.Module, inputs: CreditInputs
-) -> tuple[list[Tensor], Sequence[Tensor]]:
+def credits_and_states_of(method: Method, feedback: nn.Module, inputs: CreditInputs) -> CreditedStates:
     """Return the credits c_0..c_L and the states at which the blocks learn.
 
-    The states are `inputs.hidden`, unless the method computes states itself (HasOwnStates). Training and measuring both call this
-    function, so both compute credits in the same way. If the card does not declare `needs_autograd`, the method receives a network
+    Only a method with HasOwnStates computes states itself. Training and measuring both call this function, so both compute credits
+    in the same way. If the card does not declare `needs_autograd`, the method receives a network
     without gradients (DetachedModule).
     """
     with torch.no_grad(), frozen_weights(inputs.network):
         if not method.card.needs_autograd:
             inputs = dataclasses.replace(inputs, network=DetachedModule(inputs.network, method.card.name))
         if isinstance(method, HasOwnStates):
-            credits, states = method.credits_and_states(feedback, inputs)
+            credited = method.credits_and_states(feedback, inputs)
+            if not isinstance(credited, CreditedStates):
+                found = type(credited).__name__
+                raise PluginError(
+                    f"method {method.card.name!r}: credits_and_states: expected CreditedStates, found a {found}"
+                )
         else:
-            credits, states = method.credits(feedback, inputs), inputs.hidden
-    return [credit.detach() for credit in credits], states
+            credited = CreditedStates(method.credits(feedback, inputs))
+    return dataclasses.replace(credited, credits=[credit.detach() for credit in credited.credits])
 
 
 def fill_feedback_grads(method: Method, feedback: nn.Module, inputs: CreditInputs) -> None:

@@ -30,7 +30,8 @@ from fa_registry.records import Scalar
 from fa_registry.seeding import derive, generator
 from fa_registry.tasks import task_of
 from fa_registry.training.method_calls import compute_credits, frozen_weights
-from fa_registry.training.run_setup import EVAL_SAMPLES, RunSetup, network_shape
+from fa_registry.training.prediction import scores_of
+from fa_registry.training.run_setup import EVAL_SAMPLES, RunSetup, build_network, network_shape, to_device
 
 LEAST = "fidelity_least_error"  # name of an entry in a run's conventions
 FIRST_CREDITED = "first_credited_site"  # name of an entry in a run's conventions
@@ -123,6 +124,16 @@ def stream(setup: RunSetup, name: str, device: str | torch.device = "cpu") -> to
     return torch.Generator(device).manual_seed(derive(setup.spec.seed, f"evaluation/{name}"))
 
 
+def with_fresh_weights(setup: RunSetup, name: str) -> RunSetup:
+    """Return the setup with the initial network of another seed, drawn from the generator with this name.
+
+    Constants in the code of a method cannot be fitted to these weights.
+    """
+    (seed,) = torch.randint(2**31, (1,), generator=stream(setup, name)).tolist()
+    network = build_network(dataclasses.replace(setup.spec, seed=seed), setup.card)
+    return dataclasses.replace(setup, network=to_device(network, setup.device))
+
+
 def in_double(network: Network) -> Network:
     """Return a float64 copy of the network in eval mode, without gradients."""
     return copy.deepcopy(network).double().eval().requires_grad_(False)
@@ -146,6 +157,7 @@ def credit_inputs(
         setup.network,
         progress=1.0,
         task=setup.task,
+        scores=scores_of(setup.method, setup.feedback, setup.network, images, single_pass.logits.shape),
     )
 
 

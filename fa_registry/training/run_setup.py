@@ -20,7 +20,7 @@ from fa_registry.datasets._files import data_root
 from fa_registry.datasets.base import Dataset, DatasetCard, Splits, plain_splits
 from fa_registry.diagnostics.h_norm import state_norms
 from fa_registry.errors import InvalidFields, PluginError
-from fa_registry.methods.base import Method, NetworkShape
+from fa_registry.methods.base import HasOwnPrediction, Method, NetworkShape
 from fa_registry.network_mode import eval_mode
 from fa_registry.records import RunSpec
 from fa_registry.seeding import generator
@@ -28,6 +28,7 @@ from fa_registry.tasks import Task, reported_metrics, task_of
 from fa_registry.token_axes import features
 from fa_registry.training.code_fingerprint import fingerprint
 from fa_registry.training.devices import products
+from fa_registry.training.prediction import OwnPrediction
 from fa_registry.training.spec_plugins import find_plugins, task_problems
 
 MOST_BLOCKS = 10_000  # each block is a module, which takes memory and time at any width
@@ -65,6 +66,13 @@ class RunSetup:
     def task(self) -> Task:
         """The task that the data set's card names, or else the built-in task for the type of the labels."""
         return task_of(self.splits.train_labels, self.card.task)
+
+    @property
+    def predictor(self) -> nn.Module:
+        """The module whose outputs are evaluated: the network, or OwnPrediction of its method."""
+        if not isinstance(self.method, HasOwnPrediction):
+            return self.network
+        return OwnPrediction(self.method, self.feedback, self.network, self.card.classes, self.task.by_position)
 
     @property
     def blocks(self) -> int:
@@ -153,7 +161,9 @@ def build_setup_from_splits(spec: RunSpec, device: torch.device, card: DatasetCa
     setup = RunSetup(spec, device, card, splits, to_device(network, device), method, feedback.to(device))
     if not tasks.CATALOG.location(task.card.name).is_builtin:
         check_output_error(task, shape.classes, splits.test_labels[:CHECKED_SAMPLES])
-        reported_metrics(task, "evaluate", setup.network, *setup.eval_batch)  # finds a wrong result before the training
+        reported_metrics(
+            task, "evaluate", setup.predictor, *setup.eval_batch
+        )  # finds a wrong result before the training
     return dataclasses.replace(setup, initial_norms=_state_norms(setup))
 
 

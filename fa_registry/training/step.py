@@ -25,11 +25,12 @@ from torch import Tensor, nn
 from fa_registry.architectures.base import Network
 from fa_registry.methods._backward_weights import backward_through
 from fa_registry.methods._relaxation import quiet
-from fa_registry.methods.base import CreditInputs, Method, UsesBackwardWeights
+from fa_registry.methods.base import CreditedStates, CreditInputs, Method, UsesBackwardWeights
 from fa_registry.tasks import Task, task_of
 from fa_registry.training.controls import learns
 from fa_registry.training.devices import Run, call
 from fa_registry.training.method_calls import credits_and_states_of, fill_feedback_grads
+from fa_registry.training.prediction import scores_of
 
 
 def chained_backward(
@@ -211,9 +212,16 @@ class OutputError:
         error, losses = task.output_error(logits, labels, targets), task.sample_losses(logits, labels)
         return cls(logits, error, targets, losses, task)
 
-    def sums(self, labels: Tensor, penalty: Tensor) -> StepSums:
-        """Return the sums that a step reports."""
-        return StepSums(self.losses.sum(), self.task.batch_score(self.logits, labels, self.losses), penalty)
+    def sums(self, labels: Tensor, penalty: Tensor, scores: Tensor | None = None) -> StepSums:
+        """Return the sums that a step reports.
+
+        `scores` (N, C) are those of a method that predicts by itself. The main metric then belongs to them, and the loss to the
+        logits.
+        """
+        outputs, losses = self.logits, self.losses
+        if scores is not None:
+            outputs, losses = scores, self.task.sample_losses(scores, labels)
+        return StepSums(self.losses.sum(), self.task.batch_score(outputs, labels, losses), penalty)
 
 
 def backprop_step(
@@ -296,6 +304,7 @@ def local_credit_step(
         network=network,
         progress=progress,
         task=output.task,
+        scores=scores_of(method, feedback, network, images, output.logits.shape),
     )
     eps, by_position = norm_eps(method.card.credit_scale, count), output.task.by_position
     if chained:
@@ -303,13 +312,14 @@ def local_credit_step(
         settings = (penalty, credit_norm, eps, by_position, penalty_embedding)
         chained_backward(network, states[:-1], embedded, branches, highest, *settings)
     else:
-        credits, learning_states = credits_and_states_of(method, feedback, inputs)
-        driven_branches = branches if learning_states is inputs.hidden else _branches_at(network, learning_states, run)
-        rows = normalised_credits(credits, credit_norm, count, eps, by_position)
-        _backward(network, embedded, branches, driven_branches, rows, penalty, penalty_embedding)
+        credited = credits_and_states_of(method, feedback, inputs)
+        outputs = _outputs_at(network, credited, embedded, branches, run)
+        rows = normalised_credits(credited.credits, credit_norm, count, eps, by_position)
+        _backward(network, outputs, embedded, branches, rows, penalty, penalty_embedding)
     fill_feedback_grads(method, feedback, inputs)
     penalised = learning(network, branches) if penalty else []
-    sums = output.sums(labels, penalty_sum(penalised, penalty, logits, embedded, penalty_embedding))
+    penalties = penalty_sum(penalised, penalty, logits, embedded, penalty_embedding)
+    sums = output.sums(labels, penalties, inputs.scores)
     return dataclasses.replace(sums, seen=inputs)
 
 
@@ -325,34 +335,50 @@ def _cut_forward(
     return embedded, states, branches
 
 
-def _branches_at(network: Network, states: Sequence[Tensor], run: Run) -> list[Tensor]:
-    """Return f_l(s_{l-1}), each on a separate graph, without process noise."""
+def _outputs_at(
+    network: Network, credited: CreditedStates, embedded: Tensor, branches: Sequence[Tensor], run: Run
+) -> list[Tensor]:
+    """Return h_0 and f_1(s_0)..f_L(s_{L-1}), which the credits train.
+
+    They are those of the forward pass, `embedded` and `branches`, unless the method has its own images or states. Those have no
+    process noise, and each is on a separate graph.
+    """
     with quiet(network):
-        return [run(block, state.detach()) for block, state in zip(network.blocks, states[:-1], strict=True)]
+        if credited.images is not None:
+            embedded = run(network.embed, credited.images)
+        if credited.states is not None:
+            pairs = zip(network.blocks, credited.states[:-1], strict=True)
+            branches = [run(block, state.detach()) for block, state in pairs]
+    return [embedded, *branches]
 
 
 def _backward(
     network: Network,
+    outputs: Sequence[Tensor],
     embedded: Tensor,
     branches: Sequence[Tensor],
-    driven_branches: Sequence[Tensor],
     rows: Sequence[Tensor],
     penalty: float,
     penalty_embedding: float,
 ) -> None:
-    """Backpropagate the gradient of J through every branch and the embedding; `rows` are norm(c_l)/N."""
-    count, outputs = len(embedded), [embedded, *driven_branches]
+    """Backpropagate the gradient of J through the outputs of `_outputs_at`, and that of the penalties.
+
+    `rows` are norm(c_l)/N. The penalties apply to the forward pass: to `embedded` and `branches`, (N, …) each.
+    """
+    count = len(embedded)
     with torch.no_grad():
-        roots = [network.spread(row, output) for row, output in zip(rows, outputs, strict=True)]
-        if penalty_embedding:
-            roots[0] = roots[0] + embedded * (2 * penalty_embedding / count)
-        shrinking = [branch * (2 * penalty / count) for branch in branches] if penalty else []
-        if shrinking and driven_branches is branches:
-            roots[1:] = [root + pull for root, pull in zip(roots[1:], shrinking, strict=True)]
-        elif shrinking:
-            outputs, roots = [*outputs, *branches], [*roots, *shrinking]
+        roots = [(output, network.spread(row, output)) for row, output in zip(rows, outputs, strict=True)]
+        pulls = [(embedded, penalty_embedding)] if penalty_embedding else []
+        pulls += [(branch, penalty) for branch in branches] if penalty else []
+        for output, strength in pulls:
+            pull = output * (2 * strength / count)
+            site = next((site for site, (other, _) in enumerate(roots) if other is output), None)
+            if site is None:
+                roots.append((output, pull))
+            else:
+                roots[site] = output, roots[site][1] + pull
     # a frozen block's branch is on no graph: its credit is computed with the others but not used
-    trained_pairs = [pair for pair in zip(outputs, roots, strict=True) if pair[0].requires_grad]
+    trained_pairs = [pair for pair in roots if pair[0].requires_grad]
     if trained_pairs:
         torch.autograd.backward(*zip(*trained_pairs, strict=True))
 

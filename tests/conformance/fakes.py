@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from fa_registry.methods._backward_weights import layer_weights
-from fa_registry.methods.base import CreditInputs, MethodCard, NoFeedback
+from fa_registry.methods.base import CreditedStates, CreditInputs, MethodCard, NoFeedback
 from fa_registry.methods.bp import Backpropagation
 from fa_registry.methods.dfa import DirectFeedbackAlignment
 from fa_registry.methods.drtp import DirectRandomTargetProjection
@@ -68,7 +68,11 @@ def altered(name: str, base: type, change: Callable[[list[torch.Tensor], CreditI
 
 def dressed_as(name: str, base: type) -> type:
     """Backpropagation with the card and the feedback of `base`: its credit is autograd's on inputs.network."""
-    attributes = {"card": calls_autograd(base.card), "credits": lambda self, feedback, inputs: backpropagated(inputs)}
+    attributes = {
+        "card": calls_autograd(base.card),
+        "credits": lambda self, feedback, inputs: backpropagated(inputs),
+        "credits_and_states": lambda self, feedback, inputs: CreditedStates(backpropagated(inputs)),
+    }
     return type(name, (base,), attributes)
 
 

@@ -104,8 +104,9 @@ class WrongByChoice(EquilibriumPropagation):
     """Right at its default, and with contrast=state a step the wrong way."""
 
     def credits_and_states(self, feedback, inputs):
-        credits, states = super().credits_and_states(feedback, inputs)
-        return ([-credit for credit in credits] if feedback.contrast == "state" else credits), states
+        credited = super().credits_and_states(feedback, inputs)
+        wrong = [-credit for credit in credited.credits]
+        return dataclasses.replace(credited, credits=wrong) if feedback.contrast == "state" else credited
 
 
 def test_every_word_of_a_choice_is_measured():
@@ -125,8 +126,8 @@ class AskedForBoth(EquilibriumPropagation):
 
 def test_what_is_measured_of_a_method_that_moves_states_is_what_trained_it():
     case = Setting(AskedForBoth(), RESMLP, {"d_hidden": 8, "num_blocks": 2}, 0).case()
-    expected, _ = case.method.credits_and_states(case.feedback, case.inputs())
-    assert all(map(torch.equal, case.credits(case.inputs()), expected))
+    expected = case.method.credits_and_states(case.feedback, case.inputs())
+    assert all(map(torch.equal, case.credits(case.inputs()), expected.credits))
 
 
 def test_the_command_prints_a_line_a_property(capsys):

@@ -66,7 +66,7 @@ def test_the_parameters_contrast_is_the_default():
 def test_a_step_is_the_contrast_of_the_energys_own_gradient(architecture):
     """(∂E/∂θ|nudged − ∂E/∂θ|free)/β of blocks and embedding, E formed as it is written and left to autograd."""
     case = Setting(PLUGIN, architectures.CATALOG.get(architecture), {"num_blocks": 2}, 0).case()
-    credits, nudged = credits_and_states_of(PLUGIN, case.feedback, case.inputs())
+    nudged = credits_and_states_of(PLUGIN, case.feedback, case.inputs()).states
     names = [name for name in dict(case.network.named_parameters()) if not name.startswith("out_")]
     phases = [energy_gradient(case, states, names) for states in (nudged, case.network.hidden(case.images))]
     assert all(gradient.abs().max() < 1e-12 for gradient in phases[1].values())  # at rest: every ε_l = 0
@@ -118,8 +118,8 @@ def test_a_run_recorded_before_there_was_a_choice_is_measured_as_it_was_trained(
 def test_at_rest_the_prediction_error_is_the_gradient(residual):
     """−ε_l/β → g_l, and the states at which the blocks learn are those of the forward pass, as β → 0."""
     inputs, gradients = scaling_inputs([0.3, -0.4], residual)
-    credits, states = PLUGIN.credits_and_states(feedback(beta=1e-6, steps=600, step_size=0.2), inputs)
-    for credit, gradient, state, free in zip(credits, gradients, states, inputs.hidden, strict=True):
+    found = PLUGIN.credits_and_states(feedback(beta=1e-6, steps=600, step_size=0.2), inputs)
+    for credit, gradient, state, free in zip(found.credits, gradients, found.states, inputs.hidden, strict=True):
         assert torch.allclose(credit, gradient, rtol=1e-4)
         assert torch.allclose(state, free, rtol=1e-4, atol=1e-5) and not torch.equal(state, free)
 

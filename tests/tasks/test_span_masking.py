@@ -19,6 +19,7 @@ from fa_registry.architectures.base import Network
 from fa_registry.conformance.credit_check import Trial, gradients_by_credits
 from fa_registry.diagnostics import run_forward_backward
 from fa_registry.errors import InvalidFields, PluginError
+from fa_registry.methods.base import CreditedStates
 from fa_registry.metrics import REFERENCE_CHECK
 from fa_registry.records import NOT_ITS_GRADIENT, TASK_CHECK
 from fa_registry.seeding import generator
@@ -125,7 +126,7 @@ def test_the_exact_credit_trains_as_autograd_does():
     weights = dict(setup.network.named_parameters())
     expected = dict(zip(weights, torch.autograd.grad(loss.mean(), list(weights.values())), strict=True))
     trial = Trial.copy_of(setup, generator(1, "noise"))
-    by_credits = gradients_by_credits(trial, images, labels, credits)
+    by_credits = gradients_by_credits(trial, images, labels, CreditedStates(credits))
     backprop_step(setup.network, images, labels, 0.0, task=setup.task)
     for name, weight in weights.items():
         torch.testing.assert_close(weight.grad, expected[name], rtol=1e-9, atol=1e-14)

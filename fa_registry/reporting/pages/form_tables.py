@@ -230,6 +230,7 @@ def identification(group: Group, report: AuditReport) -> tuple[Entry, ...]:
         *_data(records, report),
         entry("Seeds", ", ".join(str(record.spec.seed) for record in records)),
         entry("Feedback", description(method.get("feedback"))),
+        *([entry("Prediction", method["prediction"])] if method.get("prediction") else []),
         *(entry(term, text) for name, (term, text) in DECLARED.items() if method.get(name)),
         *_anchor_steps(method.get("anchor_steps", ""), first.method_options),
         each("Feedback file", records, _feedback),
