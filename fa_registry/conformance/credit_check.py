@@ -34,7 +34,7 @@ from fa_registry.training.controls import train_mode
 from fa_registry.training.devices import products, runner
 from fa_registry.training.method_calls import credits_and_states_of
 from fa_registry.training.run_setup import RunSetup
-from fa_registry.training.step import OutputError, couples_samples, local_credit_step
+from fa_registry.training.step import OutputError, clip_gradient, couples_samples, local_credit_step
 
 # Largest allowed error of a part's gradient, relative to the gradient's norm. Both gradients are the same float32 sums in another
 # order. The error is below 3e-6 for built-in methods on every architecture, and about 1 for a different credit.
@@ -145,7 +145,9 @@ def trained_gradients(
             torch.tensor(progress, device=images.device),
             run,
             trial.task,
+            spec.recipe.clip_credit,
         )
+    clip_gradient(trial.network, spec.recipe.clip_gradient)
     return gradients(trial.network)
 
 
@@ -253,7 +255,9 @@ def gradients_by_credits(
             spec.recipe.credit_norm,
             run=run,
             task=trial.task,
+            clip=spec.recipe.clip_credit,
         )
+    clip_gradient(network, spec.recipe.clip_gradient)
     return gradients(network)
 
 

@@ -307,7 +307,7 @@ def params(spec: RunSpec) -> dict[str, str]:
         "precision": spec.precision,
         "device_class": spec.device_class,
     }
-    fields |= {f"recipe/{name}": value for name, value in vars(spec.recipe).items()}
+    fields |= {f"recipe/{name}": value for name, value in jsonio.encode(spec.recipe).items()}
     fields |= {f"method_options/{name}": value for name, value in spec.method_options.items()}
     fields |= {f"architecture_options/{name}": value for name, value in spec.architecture_options.items()}
     fields |= {"weights": spec.weights} if spec.weights else {}

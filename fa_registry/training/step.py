@@ -41,6 +41,7 @@ def chained_backward(
     credit_norm: str,
     eps: float,
     by_position: bool = False,
+    clip: float = 0.0,
 ) -> None:
     """Fill the .grad of every block and of the embedding, from the last block to the embedding.
 
@@ -52,11 +53,13 @@ def chained_backward(
         embedded: output of the embedding with its autograd graph, (N, …).
         branches: f_l of states[l−1], computed inside the context `backward_through`.
         top_credit, penalty: c_L (N, …), and λ.
-        credit_norm, eps, by_position: see credit_rms and norm_eps.
+        credit_norm, eps, by_position, clip: see credit_divisor and norm_eps.
     """
     count, credit = len(embedded), top_credit
     for block, state, branch in zip(reversed(network.blocks), reversed(states), reversed(branches), strict=True):
-        scale = credit_rms(credit, credit_norm, eps, by_position) * count  # (batch, 1, …): norm(c)/N = c / scale
+        scale = (
+            credit_divisor(credit, credit_norm, eps, by_position, clip) * count
+        )  # (batch, 1, …): norm(c)/N = c / scale
         root = credit / scale
         # the penalty is no part of the credit; coupled rows have no separate scale
         if penalty or (by_position and credit_norm != "none") or couples_samples(block):
@@ -67,7 +70,9 @@ def chained_backward(
             below = state.grad * _rows(scale, state)
         credit = below + credit if network.residual else below
     if embedded.requires_grad:
-        torch.autograd.backward(embedded, credit / (credit_rms(credit, credit_norm, eps, by_position) * count))
+        torch.autograd.backward(
+            embedded, credit / (credit_divisor(credit, credit_norm, eps, by_position, clip) * count)
+        )
 
 
 def couples_samples(block: nn.Module) -> bool:
@@ -113,7 +118,12 @@ def norm_eps(credit_scale: str, count: int) -> float:
 
 
 def normalised_credits(
-    credits: Sequence[Tensor], kind: str, count: int, eps: float = NORM_EPS, by_position: bool = False
+    credits: Sequence[Tensor],
+    kind: str,
+    count: int,
+    eps: float = NORM_EPS,
+    by_position: bool = False,
+    clip: float = 0.0,
 ) -> Sequence[Tensor]:
     """Return norm(c_l)/count for the credit of every site.
 
@@ -123,23 +133,26 @@ def normalised_credits(
 
     Args:
         credits: c_0..c_L, each (N, …).
-        kind: "rms" or "none", see credit_rms.
+        kind: "rms" or "none", see credit_divisor.
         count: N, the divisor of the mean over samples in J_l.
         eps: see norm_eps.
-        by_position: see credit_rms.
+        by_position, clip: see credit_divisor.
     """
     if len({credit.shape for credit in credits}) > 1 or not all(credit[0].is_contiguous() for credit in credits):
-        return [credit / (credit_rms(credit, kind, eps, by_position) * count) for credit in credits]
+        return [credit / (credit_divisor(credit, kind, eps, by_position, clip) * count) for credit in credits]
     joined = torch.cat(tuple(credits))  # (sites · batch, …)
-    return (joined / (credit_rms(joined, kind, eps, by_position) * count)).chunk(len(credits))
+    return (joined / (credit_divisor(joined, kind, eps, by_position, clip) * count)).chunk(len(credits))
 
 
-def credit_rms(credit: Tensor, kind: str, eps: float = NORM_EPS, by_position: bool = False) -> Tensor | float:
+def credit_divisor(
+    credit: Tensor, kind: str, eps: float = NORM_EPS, by_position: bool = False, clip: float = 0.0
+) -> Tensor | float:
     """Return the divisor of norm(c) for each sample, (N, 1, …).
 
     For "rms", the divisor is the sum of the rms and eps. The rms of each sample is computed over all entries of this sample. An rms
     over the whole batch would let one sample change the scale of other samples (test_rms_norm_is_per_sample_and_over_features in
-    tests/training/test_step.py). For "none", the divisor is 1.
+    tests/training/test_step.py). For "none", the divisor is 1, or with a limit τ it is max(1, ‖c_i‖/τ), so no sample's credit has
+    a norm above τ.
 
     Args:
         credit: c (N, …).
@@ -147,9 +160,13 @@ def credit_rms(credit: Tensor, kind: str, eps: float = NORM_EPS, by_position: bo
         eps: see norm_eps.
         by_position: whether the rms of each position is computed separately, as for a task with one target per position. The
             divisor of a credit (N, T, D) then has the shape (N, T, 1).
+        clip: τ, the largest norm of a sample's credit over all of its entries, for the kind "none"; 0 for no limit.
     """
-    if kind == "none":
+    if kind == "none" and not clip:
         return 1.0
+    if kind == "none":
+        norms = torch.linalg.vector_norm(credit.flatten(1), dim=1)
+        return (norms / clip).clamp(min=1.0).reshape(-1, *[1] * (credit.dim() - 1))
     if by_position:
         return torch.linalg.vector_norm(credit, dim=-1, keepdim=True) / math.sqrt(credit.shape[-1]) + eps
     rows = credit.flatten(1)
@@ -252,11 +269,12 @@ def local_credit_step(
     progress: Tensor | float = 0.0,
     run: Run = call,
     task: Task | None = None,
+    clip: float = 0.0,
 ) -> StepSums:
     """Fill every .grad by the rule of a local-credit method.
 
     No gradient flows from one block to another. If the method trains its feedback, the .grad of the feedback is filled too. The
-    arguments are as for backprop_step and credit_rms; `generator` and `progress` are those of CreditInputs.
+    arguments are as for backprop_step and credit_divisor; `generator` and `progress` are those of CreditInputs.
     """
     matrices = method.backward_weights(feedback, network) if isinstance(method, UsesBackwardWeights) else {}
     with backward_through(network, matrices):
@@ -282,11 +300,14 @@ def local_credit_step(
     eps, by_position = norm_eps(method.card.credit_scale, count), output.task.by_position
     if matrices:
         highest = top_credit(network, matrices, top, output.error)
-        chained_backward(network, states[:-1], embedded, branches, highest, penalty, credit_norm, eps, by_position)
+        chained_backward(
+            network, states[:-1], embedded, branches, highest, penalty, credit_norm, eps, by_position, clip
+        )
     else:
         credits, learning_states = credits_and_states_of(method, feedback, inputs)
         driven_branches = branches if learning_states is inputs.hidden else _branches_at(network, learning_states, run)
-        _backward(network, embedded, branches, driven_branches, credits, penalty, credit_norm, eps, by_position)
+        rows = normalised_credits(credits, credit_norm, count, eps, by_position, clip)
+        _backward(network, embedded, branches, driven_branches, rows, penalty)
     fill_feedback_grads(method, feedback, inputs)
     sums = output.sums(labels, penalty_sum(learning(network, branches) if penalty else [], penalty, logits))
     return dataclasses.replace(sums, seen=inputs)
@@ -315,16 +336,16 @@ def _backward(
     embedded: Tensor,
     branches: Sequence[Tensor],
     driven_branches: Sequence[Tensor],
-    credits: Sequence[Tensor],
+    rows: Sequence[Tensor],
     penalty: float,
-    credit_norm: str,
-    eps: float,
-    by_position: bool,
 ) -> None:
-    """Backpropagate the gradient of J through every branch and the embedding."""
+    """Backpropagate the gradient of J through every branch and the embedding.
+
+    Args:
+        rows: the result of normalised_credits, norm(c_l)/N of every site.
+    """
     count, outputs = len(embedded), [embedded, *driven_branches]
     with torch.no_grad():
-        rows = normalised_credits(credits, credit_norm, count, eps, by_position)
         roots = [network.spread(row, output) for row, output in zip(rows, outputs, strict=True)]
         shrinking = [branch * (2 * penalty / count) for branch in branches] if penalty else []
         if shrinking and driven_branches is branches:
@@ -340,6 +361,12 @@ def _backward(
 def learning(network: Network, branches: Sequence[Tensor]) -> list[Tensor]:
     """Return the branches of the trained blocks. The penalty applies to no branch of a frozen block."""
     return [branch for block, branch in zip(network.blocks, branches, strict=True) if learns(block)]
+
+
+def clip_gradient(network: Network, limit: float) -> None:
+    """Scale all gradients by one number, so that their common norm is at most `limit`; 0 for no limit."""
+    if limit:
+        torch.nn.utils.clip_grad_norm_(network.parameters(), limit)
 
 
 def penalty_sum(branches: Sequence[Tensor], penalty: float, like: Tensor) -> Tensor:

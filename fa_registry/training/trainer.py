@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from fa_registry.architectures.base import noisy
-from fa_registry.records import Reading, RunSpec
+from fa_registry.records import FROZEN_LONG, LONGER, Reading, RunSpec
 from fa_registry.seeding import generator
 from fa_registry.tasks import reported_metrics
 from fa_registry.training.controls import train_mode, trainable_parameters
@@ -21,9 +22,8 @@ from fa_registry.training.devices import products, runner
 from fa_registry.training.epoch_chain import EpochChain
 from fa_registry.training.method_calls import update_feedback
 from fa_registry.training.run_setup import RunSetup
-from fa_registry.training.step import StepSums, backprop_step, local_credit_step
+from fa_registry.training.step import StepSums, backprop_step, clip_gradient, local_credit_step
 
-OPTIMIZERS = {"adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}  # sgd: without momentum
 FIRST_STEPS = 8  # the state after these steps is recorded, because an audit replays them
 
 Through = Callable[[Sequence[Tensor]], Iterable[Tensor]]  # yields the batches of an epoch that are trained on
@@ -46,20 +46,15 @@ class Trainer:
 
     def __init__(self, setup: RunSetup, capture: Capture | None = None):
         self.setup = setup
-        recipe, on_gpu = setup.spec.recipe, setup.device.type == "cuda"
+        on_gpu = setup.device.type == "cuda"
         groups = [
             trainable_parameters(setup.network, setup.spec.control),
             [parameter for parameter in setup.feedback.parameters() if parameter.requires_grad],
         ]
         self.parameters = [parameter for group in groups for parameter in group]
-        self.optimizer = OPTIMIZERS[recipe.optimizer](
-            [{"params": group} for group in groups],  # each of the two groups can be empty
-            # a captured step reads the learning rate at each replay, so the rate has to be a tensor on the GPU
-            lr=torch.tensor(recipe.learning_rate, device=setup.device) if on_gpu else recipe.learning_rate,
-            weight_decay=recipe.weight_decay,
-            fused=True,
-            **({"capturable": True} if on_gpu and recipe.optimizer == "adamw" else {}),
-        )
+        self.optimizer = optimizer(
+            [{"params": group} for group in groups], setup
+        )  # each of the two groups can be empty
         self.generators = {
             "data_order": generator(setup.spec.seed, "data_order"),
             "augmentation": generator(setup.spec.seed, "augmentation", setup.device),
@@ -207,19 +202,46 @@ class Trainer:
                 self._progress,
                 self._run,
                 setup.task,
+                spec.recipe.clip_credit,
             )
+        clip_gradient(setup.network, spec.recipe.clip_gradient)
         self.optimizer.step()
         if sums.seen is not None:
             update_feedback(setup.method, setup.feedback, sums.seen)
         return sums
 
 
+def optimizer(groups: Sequence[Mapping[str, Any]], setup: RunSetup) -> torch.optim.Optimizer:
+    """Return the recipe's optimiser for groups of weights, each with the key `params`."""
+    recipe, on_gpu = setup.spec.recipe, setup.device.type == "cuda"
+    # a captured step reads the learning rate at each replay, so the rate has to be a tensor on the GPU
+    rate = torch.tensor(recipe.learning_rate, device=setup.device) if on_gpu else recipe.learning_rate
+    shared: dict[str, Any] = {"lr": rate, "weight_decay": recipe.weight_decay, "fused": True}
+    if recipe.optimizer == "sgd":
+        return torch.optim.SGD(groups, momentum=recipe.momentum, **shared)
+    betas = (recipe.beta1, recipe.beta2)
+    return torch.optim.AdamW(groups, betas=betas, eps=recipe.adam_eps, capturable=on_gpu, **shared)
+
+
 def learning_rate(spec: RunSpec, epoch: int) -> float:
     """Return the learning rate of an epoch; the first epoch is 0.
 
-    For the schedule cosine, the rate is lr · ½(1 + cos(π epoch/epochs)). Otherwise it is constant.
+    The rate in the W epochs of the warm-up is lr · (epoch+1)/(W+1) (Goyal et al. 2017, arXiv 1706.02677, section 2.2). Let e be the
+    number of epochs since the warm-up and E the number of epochs after it. The schedules are then
+
+        cosine:   lr · ½(1 + cos(π e/E))
+        constant: lr
+        step:     lr · step_factor^⌊e/step_epochs⌋
+
+    For the control frozen_long, all numbers of epochs of the recipe are stretched as its training is.
     """
-    recipe = spec.recipe
+    recipe, stretch = spec.recipe, LONGER if spec.control == FROZEN_LONG else 1
+    warmup = recipe.warmup_epochs * stretch
+    since = epoch - warmup
+    if since < 0:
+        return recipe.learning_rate * (epoch + 1) / (warmup + 1)
     if recipe.schedule == "constant":
         return recipe.learning_rate
-    return recipe.learning_rate * 0.5 * (1 + math.cos(math.pi * epoch / spec.epochs))
+    if recipe.schedule == "step":
+        return recipe.learning_rate * recipe.step_factor ** (since // (recipe.step_epochs * stretch))
+    return recipe.learning_rate * 0.5 * (1 + math.cos(math.pi * since / (spec.epochs - warmup)))

@@ -7,7 +7,8 @@ import torch
 from fa_registry.errors import IntegrityError, join_names, shortened
 from fa_registry.training.trainer import Trainer
 
-MOMENTS = {"step", "exp_avg", "exp_avg_sq"}  # of AdamW; SGD without momentum has none
+# Values of the optimiser for a weight: none before its first step or of SGD, of SGD with momentum, of AdamW.
+MOMENTS: list[set[str]] = [set(), {"momentum_buffer"}, {"step", "exp_avg", "exp_avg_sq"}]
 GENERATOR = "generator."  # prefix of the generators' names
 
 Tensors = dict[str, torch.Tensor]
@@ -38,7 +39,7 @@ def check_fits(trainer: Trainer, tensors: Tensors, early: bool = False) -> None:
     for index, parameter in enumerate(trainer.parameters):
         moments = under(tensors, f"optimizer.{index}.")
         expected |= {f"optimizer.{index}.{name}": moments[name] if name == "step" else parameter for name in moments}
-        if set(moments) not in (set(), MOMENTS):
+        if set(moments) not in MOMENTS:
             raise IntegrityError(
                 f"the state to resume from has the unexpected optimiser values {join_names(moments)} for weight {index}"
             )
