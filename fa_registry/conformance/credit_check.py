@@ -147,7 +147,7 @@ def trained_gradients(
             trial.task,
             spec.recipe.clip_credit,
         )
-    clip_gradient(trial.network, spec.recipe.clip_gradient)
+    clip_gradient(trial.network, trial.feedback, spec.recipe.clip_gradient)
     return gradients(trial.network)
 
 
@@ -257,7 +257,7 @@ def gradients_by_credits(
             task=trial.task,
             clip=spec.recipe.clip_credit,
         )
-    clip_gradient(network, spec.recipe.clip_gradient)
+    clip_gradient(network, NoFeedback(), spec.recipe.clip_gradient)
     return gradients(network)
 
 

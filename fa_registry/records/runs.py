@@ -50,7 +50,8 @@ class Recipe:
     clip_credit: float = 0.0
     """largest norm of a sample's credit at a site, in the scale of the summed loss; 0 for no limit"""
     clip_gradient: float = 0.0
-    """largest norm of the gradient of all weights together, the feedback excluded; 0 for no limit"""
+    """largest norm of the gradient of all weights of the network together; 0 for no limit. The feedback's gradient is scaled
+    by the same number"""
     momentum: float = 0.0
     """momentum of sgd"""
     beta1: float = 0.9
@@ -65,6 +66,12 @@ class Recipe:
     """number of epochs after which the schedule `step` multiplies the learning rate, each time, counted from the warm-up"""
     step_factor: float = 0.1
     """number by which the schedule `step` multiplies the learning rate"""
+    rate_embedding: float = 1.0
+    """factor of the learning rate for the embedding"""
+    rate_blocks: float = 1.0
+    """factor of the learning rate for the blocks and for a feedback that learns by a loss"""
+    rate_head: float = 1.0
+    """factor of the learning rate for the head and the norm before it"""
 
     def __json__(self) -> dict[str, Scalar]:
         """Return field → value, with the `further` fields only where they differ from their defaults."""

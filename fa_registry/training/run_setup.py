@@ -141,6 +141,9 @@ def build_setup_from_splits(spec: RunSpec, device: torch.device, card: DatasetCa
     if problems := task_problems(method.card, plugins.architecture.card, task.card):
         raise InvalidFields("run specification", problems)
     network = build_network(spec, card)
+    if network.first_credited and spec.recipe.rate_embedding != 1.0:
+        problem = f"rate_embedding: expected 1 for {spec.architecture}, whose embedding has no weights, found "
+        raise InvalidFields("run specification", [f"{problem}{spec.recipe.rate_embedding:g}"])
     shape = network_shape(network, splits.test_images[:1].cpu(), card.classes)
     if problems := _feedback_too_large(spec, method, shape):
         raise InvalidFields(f"method {spec.method}", problems)

@@ -52,6 +52,7 @@ TYPES = {  # field of a specification → its type
     "adam_eps": Annotated[float, Limits(gt=0, le=1)],
     **dict.fromkeys(("warmup_epochs", "step_epochs"), Annotated[int, Limits(ge=0, le=100_000)]),
     "step_factor": Annotated[float, Limits(gt=0, lt=1)],
+    **dict.fromkeys(("rate_embedding", "rate_blocks", "rate_head"), Annotated[float, Limits(gt=0, le=MOST[float])]),
     **dict.fromkeys(("method_options", "architecture_options"), Mapping[str, Any]),
     "control": Annotated[str, Converted(controls.control_name)],
     "device": Annotated[Any, Converted(lambda name: device_names.resolve(str(name)))],  # also a torch.device

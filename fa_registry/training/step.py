@@ -42,7 +42,7 @@ def chained_backward(
     eps: float,
     by_position: bool = False,
     clip: float = 0.0,
-) -> None:
+) -> list[Tensor]:
     """Fill the .grad of every block and of the embedding, from the last block to the embedding.
 
     The gradients are those of the objectives J_l in the module's docstring. The credit c_{l−1} is c_l propagated backward through
@@ -54,8 +54,11 @@ def chained_backward(
         branches: f_l of states[l−1], computed inside the context `backward_through`.
         top_credit, penalty: c_L (N, …), and λ.
         credit_norm, eps, by_position, clip: see credit_divisor and norm_eps.
+
+    Returns:
+        The credits c_0..c_L.
     """
-    count, credit = len(embedded), top_credit
+    count, credit, credits = len(embedded), top_credit, [top_credit]
     for block, state, branch in zip(reversed(network.blocks), reversed(states), reversed(branches), strict=True):
         scale = (
             credit_divisor(credit, credit_norm, eps, by_position, clip) * count
@@ -69,10 +72,13 @@ def chained_backward(
             torch.autograd.backward(branch, root)
             below = state.grad * _rows(scale, state)
         credit = below + credit if network.residual else below
+        credits.insert(0, credit)
     if embedded.requires_grad:
         torch.autograd.backward(
             embedded, credit / (credit_divisor(credit, credit_norm, eps, by_position, clip) * count)
         )
+
+    return credits
 
 
 def couples_samples(block: nn.Module) -> bool:
@@ -183,12 +189,15 @@ class StepSums:
         score: sum of the task's main metric over the batch, see Task.batch_score.
         penalty: Σ_l Σ_i λ||f_l||².
         seen: the inputs that a local-credit method received in this step. It is None for an end-to-end method.
+        credited: whether the part below each site 0..L has a credit or a penalty in this step, (L+1,). It is None for an end-to-end
+            method.
     """
 
     loss: Tensor
     score: Tensor
     penalty: Tensor
     seen: CreditInputs | None = None
+    credited: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -300,7 +309,7 @@ def local_credit_step(
     eps, by_position = norm_eps(method.card.credit_scale, count), output.task.by_position
     if matrices:
         highest = top_credit(network, matrices, top, output.error)
-        chained_backward(
+        credits = chained_backward(
             network, states[:-1], embedded, branches, highest, penalty, credit_norm, eps, by_position, clip
         )
     else:
@@ -310,7 +319,7 @@ def local_credit_step(
         _backward(network, embedded, branches, driven_branches, rows, penalty)
     fill_feedback_grads(method, feedback, inputs)
     sums = output.sums(labels, penalty_sum(learning(network, branches) if penalty else [], penalty, logits))
-    return dataclasses.replace(sums, seen=inputs)
+    return dataclasses.replace(sums, seen=inputs, credited=credited_sites(credits, penalty))
 
 
 def _cut_forward(
@@ -363,10 +372,26 @@ def learning(network: Network, branches: Sequence[Tensor]) -> list[Tensor]:
     return [branch for block, branch in zip(network.blocks, branches, strict=True) if learns(block)]
 
 
-def clip_gradient(network: Network, limit: float) -> None:
-    """Scale all gradients by one number, so that their common norm is at most `limit`; 0 for no limit."""
+def credited_sites(credits: Sequence[Tensor], penalty: float) -> Tensor:
+    """Return whether any entry of c_l differs from zero, for each site, (L+1,).
+
+    The entry of every block is True if there is a penalty.
+    """
+    has_credit = torch.stack([credit.any() for credit in credits])
+    if penalty:
+        has_credit[1:] = True
+    return has_credit
+
+
+def clip_gradient(network: Network, feedback: nn.Module, limit: float) -> None:
+    """Scale all gradients by one number, so that the norm of the network's gradient is at most `limit`.
+
+    The feedback's gradient is scaled by the same number, because kolen_pollack needs equal steps of weights and feedback. With the
+    limit 0, nothing is scaled.
+    """
     if limit:
-        torch.nn.utils.clip_grad_norm_(network.parameters(), limit)
+        norm = torch.nn.utils.get_total_norm([one.grad for one in network.parameters() if one.grad is not None])
+        torch.nn.utils.clip_grads_with_norm_([*network.parameters(), *feedback.parameters()], limit, norm)
 
 
 def penalty_sum(branches: Sequence[Tensor], penalty: float, like: Tensor) -> Tensor:

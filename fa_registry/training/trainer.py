@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,6 +20,7 @@ from fa_registry.training.cuda_graph import PLAIN, Capture, CapturedStep, cuda_c
 from fa_registry.training.devices import products, runner
 from fa_registry.training.epoch_chain import EpochChain
 from fa_registry.training.method_calls import update_feedback
+from fa_registry.training.optimizers import PartOptimizer
 from fa_registry.training.run_setup import RunSetup
 from fa_registry.training.step import StepSums, backprop_step, clip_gradient, local_credit_step
 
@@ -47,14 +47,9 @@ class Trainer:
     def __init__(self, setup: RunSetup, capture: Capture | None = None):
         self.setup = setup
         on_gpu = setup.device.type == "cuda"
-        groups = [
-            trainable_parameters(setup.network, setup.spec.control),
-            [parameter for parameter in setup.feedback.parameters() if parameter.requires_grad],
-        ]
-        self.parameters = [parameter for group in groups for parameter in group]
-        self.optimizer = optimizer(
-            [{"params": group} for group in groups], setup
-        )  # each of the two groups can be empty
+        learned = [parameter for parameter in setup.feedback.parameters() if parameter.requires_grad]
+        self.parameters = trainable_parameters(setup.network, setup.spec.control) + learned
+        self.optimizer = PartOptimizer(setup.network, learned, setup.spec.recipe, not setup.method.end_to_end)
         self.generators = {
             "data_order": generator(setup.spec.seed, "data_order"),
             "augmentation": generator(setup.spec.seed, "augmentation", setup.device),
@@ -92,7 +87,7 @@ class Trainer:
         """Return the tensors of `state` and the optimiser's tensors `optimizer.INDEX.NAME`, without copies."""
         tensors = self.state()
         for index, parameter in enumerate(self.parameters):
-            moments = self.optimizer.state.get(parameter, {})
+            moments = self.optimizer.values(parameter)
             tensors |= {f"optimizer.{index}.{name}": tensor for name, tensor in moments.items()}
         return tensors
 
@@ -133,11 +128,7 @@ class Trainer:
         advance = partial(self.captured, self._advance) if self.captured else self._advance
         train_mode(setup.network)
         with self._on_own_stream(), noisy(setup.network, self.generators["noise"]), products(setup.spec.precision):
-            for group in self.optimizer.param_groups:
-                if isinstance(group["lr"], Tensor):
-                    group["lr"].fill_(learning_rate(setup.spec, self.epoch))
-                else:
-                    group["lr"] = learning_rate(setup.spec, self.epoch)
+            self.optimizer.set_rate(learning_rate(setup.spec, self.epoch))
             self._progress.fill_(self.epoch / setup.spec.epochs)
             self._totals.zero_()
             for batch in batches:
@@ -160,7 +151,7 @@ class Trainer:
         """Free the GPU memory of captured steps and last gradients, as before the final measurements."""
         if self.captured:
             self.captured.release()
-            self.optimizer.zero_grad(set_to_none=True)
+            self.optimizer.zero_grad()
 
     @contextmanager
     def _on_own_stream(self) -> Iterator[None]:
@@ -186,7 +177,7 @@ class Trainer:
     def step(self, images: Tensor, labels: Tensor) -> StepSums:
         """Run one optimiser step on one batch."""
         setup, spec = self.setup, self.setup.spec
-        self.optimizer.zero_grad(set_to_none=True)
+        self.optimizer.zero_grad()
         if setup.method.end_to_end:
             sums = backprop_step(setup.network, images, labels, spec.penalty, self._run, setup.task)
         else:
@@ -204,23 +195,11 @@ class Trainer:
                 setup.task,
                 spec.recipe.clip_credit,
             )
-        clip_gradient(setup.network, spec.recipe.clip_gradient)
-        self.optimizer.step()
+        clip_gradient(setup.network, setup.feedback, spec.recipe.clip_gradient)
+        self.optimizer.step(sums.credited)
         if sums.seen is not None:
             update_feedback(setup.method, setup.feedback, sums.seen)
         return sums
-
-
-def optimizer(groups: Sequence[Mapping[str, Any]], setup: RunSetup) -> torch.optim.Optimizer:
-    """Return the recipe's optimiser for groups of weights, each with the key `params`."""
-    recipe, on_gpu = setup.spec.recipe, setup.device.type == "cuda"
-    # a captured step reads the learning rate at each replay, so the rate has to be a tensor on the GPU
-    rate = torch.tensor(recipe.learning_rate, device=setup.device) if on_gpu else recipe.learning_rate
-    shared: dict[str, Any] = {"lr": rate, "weight_decay": recipe.weight_decay, "fused": True}
-    if recipe.optimizer == "sgd":
-        return torch.optim.SGD(groups, momentum=recipe.momentum, **shared)
-    betas = (recipe.beta1, recipe.beta2)
-    return torch.optim.AdamW(groups, betas=betas, eps=recipe.adam_eps, capturable=on_gpu, **shared)
 
 
 def learning_rate(spec: RunSpec, epoch: int) -> float:

@@ -53,7 +53,7 @@ def restore(trainer: Trainer, tensors: Tensors, epoch: int) -> None:
     trainer.setup.feedback.load_state_dict(under(tensors, "feedback."))
     for index, parameter in enumerate(trainer.parameters):
         state = under(tensors, f"optimizer.{index}.")
-        trainer.optimizer.state[parameter] = {name: _placed(value, parameter) for name, value in state.items()}
+        trainer.optimizer.restore(parameter, {name: _placed(value, parameter) for name, value in state.items()})
     for name, random_generator in trainer.generators.items():
         random_generator.set_state(tensors[f"{GENERATOR}{name}"])
     trainer.epoch = epoch

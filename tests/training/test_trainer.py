@@ -144,8 +144,7 @@ def test_the_norm_of_all_gradients_is_at_most_the_limit(method):
     norm = np.linalg.norm(free[0][: sum(network)])
     for limit, scale in ((norm / 3, 1 / 3), (3 * norm, 1)):
         found, _ = gradient_steps(Trainer(tiny_task(method=method, clip_gradient=limit)), 1)
-        np.testing.assert_allclose(found[0][: sum(network)], scale * free[0][: sum(network)], rtol=1e-4, atol=1e-12)
-        assert np.array_equal(found[0][sum(network) :], free[0][sum(network) :])  # the feedback's own gradient
+        np.testing.assert_allclose(found[0], scale * free[0], rtol=1e-4, atol=1e-12)  # the feedback's own too
 
 
 @pytest.mark.parametrize(
