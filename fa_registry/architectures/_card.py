@@ -20,6 +20,7 @@ class ArchitectureCard:
         version: Version of a built-in architecture. The version increases when the initial weights or the forward pass change.
         credit_options: Names of the options that change only how a credit is distributed over positions. End-to-end methods do not
             use these options. Two runs of such a method therefore have equal weights if they differ only in these options.
+        block_options: Names of the options that change only blocks, so they have no effect without blocks.
         inputs: Kind of the inputs. `values`: images or other numbers, with one target per sample. `tokens`: token ids (N, T), with
             one target per position.
     """
@@ -30,6 +31,7 @@ class ArchitectureCard:
     source: str
     version: int = 1
     credit_options: tuple[str, ...] = ()
+    block_options: tuple[str, ...] = ()
     inputs: str = VALUES
 
     def resolve(self, options: Mapping[str, Scalar]) -> dict[str, Scalar]:

@@ -8,29 +8,29 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from fa_registry.architectures._layers import linear
+from fa_registry.architectures._layers import ACTIVATIONS, INIT, linear
 from fa_registry.architectures.base import Architecture, ArchitectureCard, Network
 from fa_registry.records import Option, Scalar
 
 
 class ResidualBranch(nn.Module):
-    """Branch f(h) = w2 GELU(w1 LN(h)).
+    """Branch f(h) = w2 φ(w1 LN(h)) with the activation φ.
 
-    The initial w2 is N(0, w2_std²) with zero bias, so h_L ≈ h_0 before training.
+    The initial w2 is N(0, w2_std²) with zero bias for every init, so h_L ≈ h_0 before training.
     """
 
-    def __init__(self, width: int, w2_std: float, generator: torch.Generator):
+    def __init__(self, width: int, w2_std: float, activation: str, init: str, generator: torch.Generator):
         super().__init__()
         self.ln = nn.LayerNorm(width)
-        self.w1 = linear(width, width, generator)
+        self.w1 = linear(width, width, generator, init=init)
         self.w2 = linear(width, width, generator)
         with torch.no_grad():
             self.w2.weight.normal_(0.0, w2_std, generator=generator)
             self.w2.bias.zero_()
-        self.gelu = nn.GELU()
+        self.activation = ACTIVATIONS[activation]()
 
     def forward(self, state: Tensor) -> Tensor:
-        return self.w2(self.gelu(self.w1(self.ln(state))))
+        return self.w2(self.activation(self.w1(self.ln(state))))
 
 
 class ResMLP(Architecture):
@@ -43,7 +43,10 @@ class ResMLP(Architecture):
             "terminal_ln": Option(True, "whether a LayerNorm precedes the head"),
             "residual": Option(True, "whether blocks have skip connections; if you choose false, set w2_std to 0.5"),
             "w2_std": Option(0.01, "initial standard deviation of the second weight matrix of each block", least=0),
+            "activation": Option("gelu", "activation of each block", choices=tuple(ACTIVATIONS), is_optional=True),
+            "init": INIT,
         },
+        block_options=("w2_std", "activation"),
         source="arXiv 2606.21126, main setting",
     )
 
@@ -60,15 +63,14 @@ class ResMLP(Architecture):
 
         The embedding is initialised first, so networks with the same seed have the same embedding at every depth.
         """
-        width = int(options["d_hidden"])
+        width, init = int(options["d_hidden"]), str(options["init"])
+        of_a_branch = width, float(options["w2_std"]), str(options["activation"]), init
         return Network(
             # one layer that flattens: its weight is `embed.weight` in the state dict, as in the published checkpoints
-            embed=linear(math.prod(image_shape), width, generator, flatten=True),
-            blocks=[
-                ResidualBranch(width, float(options["w2_std"]), generator) for _ in range(int(options["num_blocks"]))
-            ],
+            embed=linear(math.prod(image_shape), width, generator, flatten=True, init=init),
+            blocks=[ResidualBranch(*of_a_branch, generator) for _ in range(int(options["num_blocks"]))],
             out_ln=nn.LayerNorm(width) if options["terminal_ln"] else None,
-            out_head=linear(width, classes, generator),
+            out_head=linear(width, classes, generator, init=init),
             residual=bool(options["residual"]),
         )
 

@@ -118,7 +118,7 @@ def may_share_weights(first: RunSpec, second: RunSpec) -> bool:
       initial weights;
     - no block is trained, and backpropagation trains the embedding (`frozen`, or `ladder_0` of `bp`): the method;
     - the control is `ladder_L`, which trains all L blocks: the control;
-    - the control is `shallow`, which has no blocks: the number of blocks;
+    - the control is `shallow`, which has no blocks: the number of blocks, and the options that change only blocks;
     - no gradient or credit reached a limit: this limit;
     - no block is trained: the factor of the blocks' learning rate;
     - errors are backpropagated end to end: credit_norm, and the options that choose where a credit is applied;
@@ -142,7 +142,7 @@ def effective(spec: RunSpec) -> RunSpec:
     recipe, blocks = spec.recipe, spec.architecture_options.get("num_blocks")
     control, options = spec.control, _options(spec)
     if control == "shallow" or blocks == 0:
-        control, options = "shallow", _without(options, "num_blocks")
+        control, options = "shallow", _without(options, "num_blocks", *_named(spec, "block_options"))
     else:
         control = effective_control(spec)
     if _is_untrained(spec):
@@ -185,10 +185,15 @@ def _options(spec: RunSpec) -> Mapping[str, Scalar]:
     """
     if not (_is_untrained(spec) or _end_to_end(spec)):
         return spec.architecture_options
+    return _without(spec.architecture_options, *_named(spec, "credit_options"))
+
+
+def _named(spec: RunSpec, field: str) -> tuple[str, ...]:
+    """Return the names of options that this field of the architecture's card lists; empty if the card cannot be read."""
     try:
-        return _without(spec.architecture_options, *architectures.CATALOG.get(spec.architecture).card.credit_options)
+        return getattr(architectures.CATALOG.get(spec.architecture).card, field)
     except (UnknownName, PluginError):
-        return spec.architecture_options
+        return ()
 
 
 def _without(options: Mapping[str, Scalar], *names: str) -> dict[str, Scalar]:

@@ -400,6 +400,8 @@ class Option:
     """the value must be larger than this number"""
     choices: Many[Scalar] = ()
     """the allowed values; empty if any value is allowed"""
+    is_optional: bool = False
+    """whether a specification omits the option of an architecture where it has its default"""
 
     @cached_property
     def kind(self) -> Any:

@@ -101,10 +101,16 @@ def task_problems(method: MethodCard, architecture: ArchitectureCard, task: Task
 
 
 def with_defaults(spec: RunSpec, plugins: SpecPlugins | None = None) -> RunSpec:
-    """Add missing options of method and architecture, because a run's identity includes every option."""
+    """Add missing options of method and architecture, because a run's identity includes every option.
+
+    An option of the architecture that its card declares as optional is omitted if it has its default.
+    """
     plugins = plugins or find_plugins(spec)
     defaults = {name: option.default for name, option in plugins.describe("method").card.options.items()}
-    options = plugins.resolve(spec.architecture_options)
+    declared = plugins.describe("architecture").card.options
+    absent = {name: option.default for name, option in declared.items() if option.is_optional}
+    resolved = plugins.resolve(spec.architecture_options)
+    options = {name: value for name, value in resolved.items() if name not in absent or value != absent[name]}
     full_spec = dataclasses.replace(
         spec, method_options={**defaults, **spec.method_options}, architecture_options=options
     )
