@@ -189,7 +189,10 @@ def _options(spec: RunSpec) -> Mapping[str, Scalar]:
 
 
 def _named(spec: RunSpec, field: str) -> tuple[str, ...]:
-    """Return the names of options that this field of the architecture's card lists; empty if the card cannot be read."""
+    """Return the names of options that a field of the architecture's card lists.
+
+    The result is empty if the card cannot be read.
+    """
     try:
         return getattr(architectures.CATALOG.get(spec.architecture).card, field)
     except (UnknownName, PluginError):

@@ -72,6 +72,8 @@ class Recipe:
     """factor of the learning rate for the blocks and for a feedback that learns by a loss"""
     rate_head: float = 1.0
     """factor of the learning rate for the head and the norm before it"""
+    validation: float = 0.0
+    """share of the training data that is not trained on, drawn from the seed; its main metric is recorded after each epoch"""
 
     def __json__(self) -> dict[str, Scalar]:
         """Return field → value, with the `further` fields only where they differ from their defaults."""
@@ -105,6 +107,14 @@ class Recipe:
 
 OF_CREDIT = ("credit_norm", "clip_credit")
 ALWAYS_RECORDED = 6  # number of fields of a recipe, from the first, that its JSON form always contains
+
+
+def validation_count(samples: int, share: float) -> int:
+    """Return the number of validation samples, which is the rounded share of the training data.
+
+    It is at least 1 for a share above 0.
+    """
+    return max(1, round(share * samples)) if share else 0
 
 
 def pairs(options: Mapping[str, Scalar]) -> str:

@@ -20,7 +20,7 @@ from fa_registry.methods._card import SAMPLE_TASKS
 from fa_registry.plugin_registry import Description
 from fa_registry.records import FROZEN_LONG, LONGER, Option, Recipe, RunSpec, Scalar
 from fa_registry.records.manifest_checks import BatchSize
-from fa_registry.records.runs import MOST, OF_CREDIT
+from fa_registry.records.runs import MOST, OF_CREDIT, validation_count
 from fa_registry.training import controls, device_names
 from fa_registry.training.device_names import PRECISIONS, obstacle
 from fa_registry.training.spec_plugins import NAMES, SpecPlugins, find_plugins, task_problems, with_defaults
@@ -52,6 +52,7 @@ TYPES = {  # field of a specification → its type
     "adam_eps": Annotated[float, Limits(gt=0, le=1)],
     **dict.fromkeys(("warmup_epochs", "step_epochs"), Annotated[int, Limits(ge=0, le=100_000)]),
     "step_factor": Annotated[float, Limits(gt=0, lt=1)],
+    "validation": Annotated[float, Limits("a share from 0 to below 1", ge=0, lt=1)],
     **dict.fromkeys(("rate_embedding", "rate_blocks", "rate_head"), Annotated[float, Limits(gt=0, le=MOST[float])]),
     **dict.fromkeys(("method_options", "architecture_options"), Mapping[str, Any]),
     "control": Annotated[str, Converted(controls.control_name)],
@@ -112,9 +113,16 @@ def _check_together(values: dict[str, Any], plugins: SpecPlugins) -> list[str]:
         problems += _check_options(values, owner, plugins.describe(owner).card.options) if owner in values else []
     if "dataset" in values:
         size, samples = values.get("batch_size", Recipe.batch_size), plugins.card.train_samples
-        if size > samples and not plugins.dataset.absent():
+        held_out = validation_count(samples, values.get("validation", 0.0))
+        of_them = f", of which {held_out} are validation samples" if held_out else ""
+        if held_out and held_out >= samples:
             problems.append(
-                f"batch_size: {size} is larger than the training data ({values['dataset']} has {samples} training samples)"
+                f"validation: the share {values['validation']:g} of the {samples} training samples of {values['dataset']} leaves "
+                "no sample to train on"
+            )
+        elif size > samples - held_out and not plugins.dataset.absent():
+            problems.append(
+                f"batch_size: {size} is larger than the training data ({values['dataset']} has {samples} training samples{of_them})"
             )
     problems += _check_recipe(values)
     has_network, has_method = "architecture" in values, {"method", "architecture"} <= values.keys()
