@@ -18,7 +18,7 @@ from torch import nn
 
 Layer = TypeVar("Layer", bound=nn.Module)
 
-STREAMS = ("init", "feedback", "data_order", "augmentation", "noise", "method", "evaluation", "targets")
+STREAMS = ("init", "feedback", "data_order", "augmentation", "noise", "method", "evaluation", "targets", "validation")
 
 
 def derive(seed: int, stream: str) -> int:

@@ -13,7 +13,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn.grad import conv2d_input, conv2d_weight
 
+from fa_registry.records import Option
 from fa_registry.seeding import undrawn
+
+ACTIVATIONS = {"relu": nn.ReLU, "tanh": nn.Tanh, "sigmoid": nn.Sigmoid, "gelu": nn.GELU, "elu": nn.ELU}
+INIT = Option(
+    "torch",
+    "distribution of the initial weights of linear layers",
+    choices=("torch", "xavier", "he"),
+    omit_default=True,
+)
 
 
 class Linear(nn.Linear):
@@ -143,9 +152,27 @@ class _ConvFunction(torch.autograd.Function):
 Layer = TypeVar("Layer", Linear, Conv, nn.Conv2d)
 
 
-def linear(features_in: int, features_out: int, generator: torch.Generator, flatten: bool = False) -> Linear:
-    """Return a Linear whose weight and bias are U(±1/√features_in), as in torch by default."""
-    return _drawn(undrawn(Linear, features_in, features_out, flatten), generator)
+def linear(
+    features_in: int, features_out: int, generator: torch.Generator, flatten: bool = False, init: str = "torch"
+) -> Linear:
+    """Return a Linear with initial values from the generator.
+
+    Args:
+        init: Distribution of the weight. For "torch", weight and bias are U(±1/√features_in), as in torch by default. For "xavier",
+            the weight is U(±√(6/(features_in + features_out))) (Glorot and Bengio 2010, equation 16). For "he", it is
+            N(0, 2/features_in) (He et al. 2015, equation 10). The bias is 0 for both.
+    """
+    layer = undrawn(Linear, features_in, features_out, flatten)
+    if init == "torch":
+        return _drawn(layer, generator)
+    with torch.no_grad():
+        layer.bias.zero_()
+        if init == "he":
+            layer.weight.normal_(0.0, math.sqrt(2 / features_in), generator=generator)
+        else:
+            bound = math.sqrt(6 / (features_in + features_out))
+            layer.weight.uniform_(-bound, bound, generator=generator)
+    return layer
 
 
 def conv(channels_in: int, channels_out: int, generator: torch.Generator, bias: bool = True) -> Conv:

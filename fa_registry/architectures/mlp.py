@@ -11,19 +11,17 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from fa_registry.architectures._layers import linear
+from fa_registry.architectures._layers import ACTIVATIONS, INIT, linear
 from fa_registry.architectures.base import Architecture, ArchitectureCard, Network
 from fa_registry.records import Option, Scalar
-
-ACTIVATIONS = {"relu": nn.ReLU, "tanh": nn.Tanh, "sigmoid": nn.Sigmoid, "gelu": nn.GELU}
 
 
 class HiddenLayer(nn.Module):
     """Block f(h) = φ(w h + b) of a network without skips."""
 
-    def __init__(self, features_in: int, features_out: int, activation: str, generator: torch.Generator):
+    def __init__(self, features_in: int, features_out: int, activation: str, init: str, generator: torch.Generator):
         super().__init__()
-        self.w = linear(features_in, features_out, generator)
+        self.w = linear(features_in, features_out, generator, init=init)
         self.activation = ACTIVATIONS[activation]()
 
     def forward(self, state: Tensor) -> Tensor:
@@ -38,7 +36,9 @@ class MLP(Architecture):
             "d_hidden": Option(256, "width of every hidden layer", least=1),
             "num_blocks": Option(2, "number of hidden layers L; 0 is the shallow control", least=0),
             "activation": Option("relu", "activation after every hidden layer", choices=tuple(ACTIVATIONS)),
+            "init": INIT,
         },
+        block_options=("activation",),
         source="Lillicrap et al. 2016; Nøkland 2016; Akrout et al. 2019",
     )
 
@@ -55,15 +55,16 @@ class MLP(Architecture):
         The state h_0 is the flattened input (N, prod(image_shape)), so the embedding has no parameters.
         """
         inputs, width, count = math.prod(image_shape), int(options["d_hidden"]), int(options["num_blocks"])
+        init = str(options["init"])
         sizes = [inputs] + [width] * count  # site 0 is the flattened input: the first hidden layer is block 1
         return Network(
             embed=nn.Flatten(),
             blocks=[
-                HiddenLayer(below, above, str(options["activation"]), generator)
+                HiddenLayer(below, above, str(options["activation"]), init, generator)
                 for below, above in zip(sizes[:-1], sizes[1:], strict=True)
             ],
             out_ln=None,
-            out_head=linear(sizes[-1], classes, generator),
+            out_head=linear(sizes[-1], classes, generator, init=init),
             residual=False,
         )
 

@@ -9,28 +9,31 @@ import torch
 from torch import Tensor, nn
 
 from fa_registry.architectures._block_form import BLOCK_OPTIONS, OPTIONS, BlockForm, scaled
-from fa_registry.architectures._layers import linear
+from fa_registry.architectures._layers import ACTIVATIONS, INIT, linear
 from fa_registry.architectures.base import Architecture, ArchitectureCard, Network
 from fa_registry.records import Option, Scalar
 
 
 class ResidualBranch(nn.Module):
-    """Branch f(h) = s w2 GELU(w1 LN(h)), or LN(h + s w2 GELU(w1 h)) − h for a norm after the skip.
+    """Branch f(h) = s w2 φ(w1 LN(h)), or LN(h + s w2 φ(w1 h)) − h for a norm after the skip; φ is the activation.
 
-    The initial w2 is N(0, w2_std²) with zero bias, so h_L ≈ h_0 before training. LN is the norm and s the scale of `form`.
+    The initial w2 is N(0, w2_std²) with zero bias for every init, so h_L ≈ h_0 before training. LN is the norm and s the scale of
+    `form`.
     """
 
-    def __init__(self, width: int, w2_std: float, generator: torch.Generator, form: BlockForm):
+    def __init__(
+        self, width: int, w2_std: float, activation: str, init: str, generator: torch.Generator, form: BlockForm
+    ):
         super().__init__()
         self.stream = "ln" if form.place == "post" else ""
         self.scale = form.new_scale()
         self.ln = form.new_norm(width)
-        self.w1 = linear(width, width, generator)
+        self.w1 = linear(width, width, generator, init=init)
         self.w2 = linear(width, width, generator)
         with torch.no_grad():
             self.w2.weight.normal_(0.0, w2_std, generator=generator)
             self.w2.bias.zero_()
-        self.gelu = nn.GELU()
+        self.activation = ACTIVATIONS[activation]()
 
     def forward(self, state: Tensor) -> Tensor:
         if self.stream:
@@ -38,7 +41,7 @@ class ResidualBranch(nn.Module):
         return self._layers(self.ln(state))
 
     def _layers(self, state: Tensor) -> Tensor:
-        return scaled(self.scale, self.w2(self.gelu(self.w1(state))))
+        return scaled(self.scale, self.w2(self.activation(self.w1(state))))
 
 
 class ResMLP(Architecture):
@@ -52,9 +55,11 @@ class ResMLP(Architecture):
             "residual": Option(True, "whether blocks have skip connections; if you choose false, set w2_std to 0.5"),
             "w2_std": Option(0.01, "initial standard deviation of the second weight matrix of each block", least=0),
             **OPTIONS,
+            "activation": Option("gelu", "activation of each block", choices=tuple(ACTIVATIONS), omit_default=True),
+            "init": INIT,
         },
         source="arXiv 2606.21126, main setting",
-        block_options=("residual", "w2_std", *BLOCK_OPTIONS),
+        block_options=("residual", "w2_std", "activation", *BLOCK_OPTIONS),
     )
 
     def check(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...]) -> list[str]:
@@ -75,13 +80,14 @@ class ResMLP(Architecture):
 
         The embedding is initialised first, so networks with the same seed have the same embedding at every depth.
         """
-        width, form = int(options["d_hidden"]), BlockForm.of(options)
+        width, form, init = int(options["d_hidden"]), BlockForm.of(options), str(options["init"])
+        of_a_branch = width, float(options["w2_std"]), str(options["activation"]), init
         return Network(
             # one layer that flattens: its weight is `embed.weight` in the state dict, as in the published checkpoints
-            embed=linear(math.prod(image_shape), width, generator, flatten=True),
-            blocks=[ResidualBranch(width, float(options["w2_std"]), generator, form) for _ in range(form.blocks)],
+            embed=linear(math.prod(image_shape), width, generator, flatten=True, init=init),
+            blocks=[ResidualBranch(*of_a_branch, generator, form) for _ in range(form.blocks)],
             out_ln=form.new_norm(width) if options["terminal_ln"] else None,
-            out_head=linear(width, classes, generator),
+            out_head=linear(width, classes, generator, init=init),
             residual=bool(options["residual"]),
         )
 

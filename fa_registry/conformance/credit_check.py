@@ -36,7 +36,7 @@ from fa_registry.training.devices import products, runner
 from fa_registry.training.method_calls import credits_and_states_of
 from fa_registry.training.prediction import scores_of
 from fa_registry.training.run_setup import RunSetup
-from fa_registry.training.step import OutputError, couples_samples, local_credit_step
+from fa_registry.training.step import OutputError, clip_gradient, couples_samples, local_credit_step
 
 # Largest allowed error of a part's gradient, relative to the gradient's norm. Both gradients are the same float32 sums in another
 # order. The error is below 3e-6 for built-in methods on every architecture, and about 1 for a different credit.
@@ -147,8 +147,10 @@ def trained_gradients(
             torch.tensor(progress, device=images.device),
             run,
             trial.task,
-            spec.penalty_embedding,
+            penalty_embedding=spec.penalty_embedding,
+            clip=spec.recipe.clip_credit,
         )
+    clip_gradient(trial.network, trial.feedback, spec.recipe.clip_gradient)
     return gradients(trial.network)
 
 
@@ -255,7 +257,9 @@ def gradients_by_credits(
             run=run,
             task=trial.task,
             penalty_embedding=spec.penalty_embedding,
+            clip=spec.recipe.clip_credit,
         )
+    clip_gradient(network, NoFeedback(), spec.recipe.clip_gradient)
     return gradients(network)
 
 

@@ -81,6 +81,8 @@ class Splits:
             the device and does not loop over samples.
         digest: SHA-256 that identifies the tensors. The digest is recorded with every run.
         entropy_rate: Smallest expected loss per token of any model, in nats, or None if it is not known.
+        validation_images, validation_labels: Samples of the training data that are not trained on, as inputs of the network and
+            their targets, or None. A data set does not set them; the run's recipe does.
     """
 
     train_images: Tensor
@@ -90,6 +92,8 @@ class Splits:
     augment: Callable[[Tensor, torch.Generator], Tensor]
     digest: str
     entropy_rate: float | None = None
+    validation_images: Tensor | None = None
+    validation_labels: Tensor | None = None
 
 
 class Dataset(abc.ABC):

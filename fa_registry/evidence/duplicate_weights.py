@@ -119,6 +119,8 @@ def may_share_weights(first: RunSpec, second: RunSpec) -> bool:
     - no block is trained, and backpropagation trains the embedding (`frozen`, or `ladder_0` of `bp`): the method;
     - the control is `ladder_L`, which trains all L blocks: the control;
     - the control is `shallow`, which has no blocks: the number of blocks, and the options that change only blocks;
+    - no gradient or credit reached a limit: this limit;
+    - no block is trained: the factor of the blocks' learning rate;
     - errors are backpropagated end to end: credit_norm, and the options that choose where a credit is applied;
     - there is only one epoch: the schedule;
     - float32 rounding removes the effect of a penalty or of a weight decay: this penalty or weight decay.
@@ -150,6 +152,9 @@ def effective(spec: RunSpec) -> RunSpec:
         recipe = dataclasses.replace(recipe, weight_decay=0.0)
     if spec.epochs == 1:
         recipe = dataclasses.replace(recipe, schedule="")
+    recipe = dataclasses.replace(recipe, clip_gradient=0.0, clip_credit=0.0)
+    if control in ("shallow", "frozen"):
+        recipe = dataclasses.replace(recipe, rate_blocks=1.0)
     if _end_to_end(spec):
         recipe = dataclasses.replace(recipe, credit_norm="")
     # if no block is trained, the penalty has no effect

@@ -25,6 +25,7 @@ from fa_registry.metrics.base import (
     REFERENCE_BATCH,
     REFERENCE_CHECK,
     SPREAD,
+    VALIDATION,
     Known,
     Metric,
 )

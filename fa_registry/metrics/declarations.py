@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-from fa_registry.metrics.base import AGGREGATES, HEADLINE_GAMMA, REFERENCE_BATCH, REFERENCE_CHECK, SPREAD, Known, Metric
+from fa_registry.metrics.base import (
+    AGGREGATES,
+    HEADLINE_GAMMA,
+    REFERENCE_BATCH,
+    REFERENCE_CHECK,
+    SPREAD,
+    VALIDATION,
+    Known,
+    Metric,
+)
 from fa_registry.statistics.over_seeds import GEOMETRIC
 
 DECLARED: Known = MappingProxyType(
@@ -439,6 +448,20 @@ DECLARED: Known = MappingProxyType(
                 "pct",
                 unit="fraction",
                 where="epoch",
+            ),
+            *(
+                Metric(
+                    f"{name}{VALIDATION}",
+                    f"validation {label}",
+                    f"{label} of the validation samples, which are training data that the run does not train on",
+                    form,
+                    unit=unit,
+                    where="epoch",
+                )
+                for name, label, form, unit in (
+                    ("accuracy", "accuracy", "pct", "fraction"),
+                    ("token_loss", "loss per token", "nats", "nats per token"),
+                )
             ),
             Metric("loss_train", "training loss", "mean loss over the training batches of the epoch", where="epoch"),
             Metric("penalty", "penalty", "residual penalty, mean over the batches of the epoch", where="epoch"),

@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from fa_registry.field_types import Many, Text
 from fa_registry.records.readings import Reading
-from fa_registry.records.runs import Recipe, RunSpec, Scalar
+from fa_registry.records.runs import OF_CREDIT, Recipe, RunSpec, Scalar
 
 ReproductionOutcome = Literal["reproduced", "not shown", "differs", "not comparable", "not measured", "not at hand"]
 REPRODUCTION_OUTCOMES = get_args(ReproductionOutcome)
@@ -115,9 +115,10 @@ class PublishedFigure:
     @property
     def label(self) -> str:
         """Label in the tables of runs, such as `dfa+pen λ=0.01` or `ep (contrast=state)`."""
-        norm = self.setting.recipe.get("credit_norm", Recipe.credit_norm) if self.setting else Recipe.credit_norm
+        given = self.setting.recipe if self.setting else {}
         spec = RunSpec(self.method, "", "", 0, 0, self.method_options, penalty=self.penalty, control=self.control)
-        return dataclasses.replace(spec, recipe=Recipe(credit_norm=str(norm))).label
+        of_credit: dict[str, Any] = {name: given[name] for name in OF_CREDIT if name in given}
+        return dataclasses.replace(spec, recipe=Recipe(**of_credit)).label
 
 
 @dataclass(frozen=True)

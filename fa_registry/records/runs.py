@@ -33,7 +33,8 @@ STRUCTURE = "structure"  # the only option of a user-supplied network in a speci
 class Recipe:
     """Optimisation settings of a run.
 
-    The defaults are those of the paper arXiv 2606.21126.
+    The defaults are those of the paper arXiv 2606.21126. The JSON form omits a field after `credit_norm` that has its default, so
+    a new field changes no identity of a run that does not use it.
     """
 
     optimizer: str = "adamw"
@@ -48,6 +49,74 @@ class Recipe:
     """samples per batch"""
     credit_norm: str = "rms"
     """normalisation of the credit before it is used"""
+    clip_credit: float = 0.0
+    """largest norm of a sample's credit at a site, in the scale of the summed loss; 0 for no limit"""
+    clip_gradient: float = 0.0
+    """largest norm of the gradient of all weights of the network together; 0 for no limit. The feedback's gradient is scaled
+    by the same number"""
+    momentum: float = 0.0
+    """momentum of sgd"""
+    beta1: float = 0.9
+    """decay rate of the first moment of adamw"""
+    beta2: float = 0.999
+    """decay rate of the second moment of adamw"""
+    adam_eps: float = 1e-8
+    """ε of adamw, added to the root of the second moment"""
+    warmup_epochs: int = 0
+    """number W of epochs with a rising learning rate: epoch e < W, from 0, has the rate lr (e+1)/(W+1); then the schedule begins"""
+    step_epochs: int = 0
+    """number of epochs after which the schedule `step` multiplies the learning rate, each time, counted from the warm-up"""
+    step_factor: float = 0.1
+    """number by which the schedule `step` multiplies the learning rate"""
+    rate_embedding: float = 1.0
+    """factor of the learning rate for the embedding"""
+    rate_blocks: float = 1.0
+    """factor of the learning rate for the blocks and for a feedback that learns by a loss"""
+    rate_head: float = 1.0
+    """factor of the learning rate for the head and the norm before it"""
+    validation: float = 0.0
+    """share of the training data that is not trained on, drawn from the seed; its main metric is recorded after each epoch"""
+
+    def __json__(self) -> dict[str, Scalar]:
+        """Return field → value, with the `further` fields only where they differ from their defaults."""
+        first = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)[:ALWAYS_RECORDED]}
+        return first | self.further
+
+    @property
+    def further(self) -> dict[str, Scalar]:
+        """The fields after `credit_norm` that differ from their defaults."""
+        later = dataclasses.fields(self)[ALWAYS_RECORDED:]
+        return {field.name: getattr(self, field.name) for field in later if getattr(self, field.name) != field.default}
+
+    @property
+    def of_credit(self) -> dict[str, Scalar]:
+        """The fields that apply to a credit and differ from their defaults.
+
+        They belong to the method, not to the setting.
+        """
+        default = Recipe()
+        names = (name for name in OF_CREDIT if getattr(self, name) != getattr(default, name))
+        return {name: getattr(self, name) for name in names}
+
+    @property
+    def for_controls(self) -> Recipe:
+        """The recipe of controls: the fields that apply to a credit have their defaults.
+
+        Backpropagation trains the controls, so it has no such credit.
+        """
+        return dataclasses.replace(self, **{name: getattr(Recipe(), name) for name in OF_CREDIT})
+
+
+OF_CREDIT = ("credit_norm", "clip_credit")
+ALWAYS_RECORDED = 6  # number of fields of a recipe, from the first, that its JSON form always contains
+
+
+def validation_count(samples: int, share: float) -> int:
+    """Return the number of validation samples, which is the rounded share of the training data.
+
+    It is at least 1 for a share above 0.
+    """
+    return max(1, round(share * samples)) if share else 0
 
 
 def pairs(options: Mapping[str, Scalar]) -> str:
@@ -115,10 +184,10 @@ class RunSpec:
     def setting(self) -> RunSpec:
         """Copy of the specification with only the fields that must be equal in comparable runs.
 
-        In the copy, method, method options, penalties, control, credit norm, seed and weights have empty values. The epochs are
-        those of the runs of the setting, even if the control trains longer.
+        In the copy, method, method options, penalties, control, seed, weights and the recipe's fields for a credit are empty.
+        The epochs are those of the runs of the setting, even if the control trains longer.
         """
-        recipe = dataclasses.replace(self.recipe, credit_norm="")
+        recipe = dataclasses.replace(self.recipe.for_controls, credit_norm="")
         blank = {"method": "", "method_options": {}, "control": "none", "seed": 0, "weights": ""}
         setting = dataclasses.replace(self.unpenalised, recipe=recipe, **blank)
         if self.control == FROZEN_LONG and not self.epochs % LONGER:
@@ -173,9 +242,8 @@ class RunSpec:
 
     @property
     def distinct(self) -> Mapping[str, Scalar]:
-        """Options of the method, and the credit normalisation if it is not the default."""
-        norm = self.recipe.credit_norm
-        return {**self.method_options, **({} if norm == Recipe().credit_norm else {"credit_norm": norm})}
+        """Options of the method, and the recipe's fields for a credit that differ from the default."""
+        return {**self.method_options, **self.recipe.of_credit}
 
 
 # One object per setting, because ten thousand runs may share ten settings.

@@ -105,8 +105,9 @@ def train_line(spec: RunSpec, study: str, force: bool = False) -> str:
 
 def control_of(spec: RunSpec) -> RunSpec:
     """Return the specification of a run's frozen control: its setting and its seed, with the method bp."""
-    recipe = dataclasses.replace(spec.recipe, credit_norm=Recipe().credit_norm)
-    return dataclasses.replace(spec.setting, method="bp", control="frozen", seed=spec.seed, recipe=recipe)
+    return dataclasses.replace(
+        spec.setting, method="bp", control="frozen", seed=spec.seed, recipe=spec.recipe.for_controls
+    )
 
 
 def frozen_long_of(spec: RunSpec) -> RunSpec:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from fa_registry.metrics import AGGREGATES, headline_of
+from fa_registry.metrics import AGGREGATES, VALIDATION, headline_of
 from fa_registry.protocol.credit import exact_sites, is_exact
 from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.integrity import difference_text
@@ -522,6 +522,38 @@ def eval_mode(context: PitfallContext) -> Answered:
     return UNKNOWN, context.not_recomputed
 
 
+def chosen_on_validation(context: PitfallContext) -> Answered:
+    """Answer item 13 of the checklist: were λ, rates and epochs chosen without the test set?
+
+    Only a run with validation samples has this item. Each run of the report that differs from this run only in these fields and
+    in the seed is an alternative. Alternatives with validation samples could be compared on them. An alternative without them
+    can only have been compared on the test set.
+    """
+    share, specs = context.spec.recipe.validation, [group.runs[0].record.spec for group in context.sources.groups]
+    others = {spec.seeds: spec for spec in specs if _alternative(spec) == _alternative(context.spec)}
+    others.pop(context.spec.seeds, None)
+    blind = [spec.label for spec in others.values() if not spec.recipe.validation]
+    reading = context.scalar(f"{headline_of(context.run.record.measurements).name}{VALIDATION}")
+    if reading.value is None:
+        return UNKNOWN, reading.reason or "the metric of the validation samples is not recorded"
+    if blind:
+        return (
+            UNKNOWN,
+            f"runs with another λ, rate or number of epochs have no validation samples: {', '.join(blind[:SHOWN])}",
+        )
+    measured = f"{num(reading.value, 4)} on validation samples, a share of {share:g} of the training data that was not trained on"
+    return (
+        AVOIDED,
+        f"{measured}; {len(others)} other combinations of λ, rates and epochs in this report have such samples too",
+    )
+
+
+def _alternative(spec: RunSpec) -> RunSpec:
+    """Return the specification without seed, validation share, λ, rates and epochs."""
+    rates = {"learning_rate": 0.0, "rate_embedding": 1.0, "rate_blocks": 1.0, "rate_head": 1.0, "validation": 0.0}
+    return replace(spec, seed=0, penalty=0.0, epochs=0, weights="", recipe=replace(spec.recipe, **rates))
+
+
 # (title with {} for the main metric, lint rule, function that answers for one run), in the order of protocol.md
 QUESTIONS: tuple[tuple[str, str, Question], ...] = (
     ("norm(-1), the L₋₁ norm of the whole tensor, used instead of the norm of each sample", "FA001", norm_of_samples),
@@ -542,14 +574,21 @@ QUESTIONS: tuple[tuple[str, str, Question], ...] = (
     ("BatchNorm or dropout in training mode while measuring", "FA012", eval_mode),
 )
 
+OF_VALIDATION = (
+    "λ, learning rates or epochs chosen on the test set",
+    "",
+    chosen_on_validation,
+)  # asked if there are samples
+
 
 def pitfalls(group: Group, sources: Sources) -> tuple[Pitfall, ...]:
     """Return all items of the checklist for the runs of one method in one setting."""
     contexts = [PitfallContext(run, group.runs, sources) for run in group.runs]
+    questions = (*QUESTIONS, *([OF_VALIDATION] if contexts[0].spec.recipe.validation else []))
     symbol = headline_of(group.runs[0].record.measurements).symbol
     return tuple(
         Pitfall(number, title.format(symbol), lint, _answers(contexts, question))
-        for number, (title, lint, question) in enumerate(QUESTIONS, 1)
+        for number, (title, lint, question) in enumerate(questions, 1)
     )
 
 

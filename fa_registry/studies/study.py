@@ -17,6 +17,7 @@ from fa_registry import jsonio
 from fa_registry.errors import InvalidFields, unknown_name_text
 from fa_registry.field_types import Converted, Filled, Text
 from fa_registry.records import FROZEN_LONG, LONGER, RunSpec
+from fa_registry.records.runs import OF_CREDIT
 from fa_registry.studies.study_files import StudyVariant, find, parse_variant
 from fa_registry.studies.study_files import names as names
 from fa_registry.text_safety import name_problem
@@ -200,7 +201,9 @@ def _swept(cell: Mapping[str, Any], grid: Mapping[str, Any]) -> Iterator[tuple[d
         options = {key: {**cell[key], **values_by_table.get(key, {})} for key in FIXED}
         recipe = values_by_table.get("recipe", {})
         of_setting = {**values_by_table.get("architecture_options", {}), **recipe}
-        of_setting.pop("credit_norm", None)  # part of the method's label, not of the setting's
+        of_setting = {
+            name: value for name, value in of_setting.items() if name not in OF_CREDIT
+        }  # in the method's label
         yield {**cell, **options, **recipe}, ", ".join(f"{name}={value}" for name, value in of_setting.items())
 
 
@@ -253,7 +256,7 @@ def controls_of(spec: RunSpec, controls: tuple[str, ...]) -> Iterator[RunSpec]:
         if control == "ladder":
             yield from _depths(spec)
             continue
-        fields = {"recipe": dataclasses.replace(spec.recipe, credit_norm="rms")}
+        fields = {"recipe": spec.recipe.for_controls}
         if control == FROZEN_LONG:
             fields["epochs"] = LONGER * spec.epochs
         yield dataclasses.replace(spec.unpenalised, method="bp", method_options={}, control=control, **fields)

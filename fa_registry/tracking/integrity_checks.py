@@ -148,7 +148,7 @@ def _missing_records(recorded: RecordedRun) -> Iterator[str]:
     for name, missing in {
         schema.SPEC: [*jsonio.encode(spec).keys() - recorded.source.keys()],
         f"recipe in {schema.SPEC}": [
-            *vars(spec.recipe).keys() - recorded.source.get("recipe", vars(spec.recipe)).keys()
+            *jsonio.encode(spec.recipe).keys() - recorded.source.get("recipe", vars(spec.recipe)).keys()
         ],
         schema.PROVENANCE: [field for field in manifest_checks.RECORDED if field not in provenance]
         + [field for field in trained if not provenance.get(field)],

@@ -9,7 +9,16 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from fa_registry import jsonio
-from fa_registry.metrics import DECLARED, HEADLINES, Headline, Metric, declaration, logged_headline, value_in
+from fa_registry.metrics import (
+    DECLARED,
+    HEADLINES,
+    VALIDATION,
+    Headline,
+    Metric,
+    declaration,
+    logged_headline,
+    value_in,
+)
 from fa_registry.records import EditionReference, Measurements, Reading, RunSpec
 from fa_registry.schema_number import SCHEMA, check_schema
 
@@ -124,6 +133,8 @@ SCALAR_METRICS = {
     "excess_nats": "excess_nats/test",
     "loss_train": "loss/train",
     "accuracy_train": "accuracy/train",
+    f"accuracy{VALIDATION}": "accuracy/validation",
+    f"token_loss{VALIDATION}": "loss/validation_per_token",
     "penalty": "penalty/total",
     "fidelity_min": "fidelity/min",
     "h_L": "h_L",
@@ -307,7 +318,7 @@ def params(spec: RunSpec) -> dict[str, str]:
         "precision": spec.precision,
         "device_class": spec.device_class,
     }
-    fields |= {f"recipe/{name}": value for name, value in vars(spec.recipe).items()}
+    fields |= {f"recipe/{name}": value for name, value in jsonio.encode(spec.recipe).items()}
     fields |= {f"method_options/{name}": value for name, value in spec.method_options.items()}
     fields |= {f"architecture_options/{name}": value for name, value in spec.architecture_options.items()}
     fields |= {name: getattr(spec, name) for name in ("weights", "penalty_embedding") if getattr(spec, name)}

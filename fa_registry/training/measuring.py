@@ -22,7 +22,7 @@ from fa_registry.datasets._shared_samples import shared_samples
 from fa_registry.diagnostics import Observation
 from fa_registry.diagnostics.base import MOMENTS, REFERENCE_BATCH, Diagnostic, Measured
 from fa_registry.errors import PluginError
-from fa_registry.metrics import DECLARED, REFERENCE_CHECK, declaration
+from fa_registry.metrics import DECLARED, REFERENCE_CHECK, VALIDATION, declaration
 from fa_registry.records import (
     CHANCE,
     SHARED_SAMPLES,
@@ -343,12 +343,18 @@ def check_first_credits(setup: RunSetup) -> None:
 
 
 def test_metrics(setup: RunSetup) -> dict[str, Reading]:
-    """Return the task's metrics on the whole test set. The first one is the main metric."""
+    """Return the task's metrics on the whole test set. The first one is the main metric.
+
+    If there are validation samples, the last one is the main metric on them.
+    """
     splits = setup.splits
     metrics = reported_metrics(setup.task, "evaluate", setup.predictor, splits.test_images, splits.test_labels)
     loss = metrics.get(setup.task.headline.name)
     if splits.entropy_rate is not None and setup.task.by_position and loss is not None:
         metrics["excess_nats"] = loss if loss.value is None else Reading(loss.value - splits.entropy_rate)
+    if splits.validation_labels is not None:
+        name, held_out = setup.task.headline.name, (splits.validation_images, splits.validation_labels)
+        metrics[f"{name}{VALIDATION}"] = reported_metrics(setup.task, "evaluate", setup.network, *held_out)[name]
     return metrics
 
 

@@ -23,6 +23,7 @@ from fa_registry.errors import InvalidFields, PluginError
 from fa_registry.methods.base import HasOwnPrediction, Method, NetworkShape
 from fa_registry.network_mode import eval_mode
 from fa_registry.records import RunSpec
+from fa_registry.records.runs import validation_count
 from fa_registry.seeding import generator
 from fa_registry.tasks import Task, reported_metrics, task_of
 from fa_registry.token_axes import features
@@ -115,8 +116,10 @@ def build_setup(spec: RunSpec, device: torch.device, root: Path | None = None) -
             feedback exceed the memory.
     """
     dataset = find_plugins(spec).dataset
-    shared = dataset.same_for_every_seed
-    splits = _shared(dataset, device, data_root(root)) if shared else load_splits(spec, device, root)
+    if dataset.same_for_every_seed:
+        splits = with_validation(_shared(dataset, device, data_root(root)), spec)
+    else:
+        splits = load_splits(spec, device, root)
     card, task = dataset.card, task_of(splits.train_labels, dataset.card.task)
     if problems := task.problems(splits.train_labels, splits.test_labels, card.classes, EVAL_SAMPLES):
         raise InvalidFields(f"data set {card.name}", problems)
@@ -133,7 +136,31 @@ def load_splits(spec: RunSpec, device: torch.device, root: Path | None = None) -
     """Load the data of a specification without the samples that the process keeps."""
     dataset = find_plugins(spec).dataset
     shared = dataset.same_for_every_seed
-    return plain_splits(dataset.load(device, data_root(root) if shared else root, 0 if shared else spec.seed))
+    splits = plain_splits(dataset.load(device, data_root(root) if shared else root, 0 if shared else spec.seed))
+    return with_validation(splits, spec)
+
+
+def with_validation(splits: Splits, spec: RunSpec) -> Splits:
+    """Move the recipe's share of the training samples to the validation samples.
+
+    Without a share, the splits are unchanged. The seed of the run decides which samples, so a method and its controls have the
+    same. Each validation input is augmented once, because only the augmentation gives the input of the network.
+    """
+    samples = len(splits.train_labels)
+    count = validation_count(samples, spec.recipe.validation)
+    if not count:
+        return splits
+    order = torch.randperm(samples, generator=generator(spec.seed, "validation"))
+    device = splits.train_labels.device
+    held_out, kept = (part.sort().values.to(device) for part in (order[:count], order[count:]))
+    draws = generator(spec.seed, "validation", splits.train_images.device)
+    return dataclasses.replace(
+        splits,
+        train_images=splits.train_images[kept],
+        train_labels=splits.train_labels[kept],
+        validation_images=splits.augment(splits.train_images[held_out], draws),
+        validation_labels=splits.train_labels[held_out],
+    )
 
 
 def build_setup_from_splits(spec: RunSpec, device: torch.device, card: DatasetCard, splits: Splits) -> RunSetup:
@@ -154,6 +181,9 @@ def build_setup_from_splits(spec: RunSpec, device: torch.device, card: DatasetCa
             f"penalty_embedding: expected 0, because the embedding has no weights, found {spec.penalty_embedding:g}"
         )
         raise InvalidFields("run specification", [problem])
+    if network.first_credited and spec.recipe.rate_embedding != 1.0:
+        problem = f"rate_embedding: expected 1 for {spec.architecture}, whose embedding has no weights, found "
+        raise InvalidFields("run specification", [f"{problem}{spec.recipe.rate_embedding:g}"])
     shape = network_shape(network, splits.test_images[:1].cpu(), card.classes)
     if problems := _feedback_too_large(spec, method, shape):
         raise InvalidFields(f"method {spec.method}", problems)

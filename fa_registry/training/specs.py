@@ -20,7 +20,7 @@ from fa_registry.methods._card import SAMPLE_TASKS
 from fa_registry.plugin_registry import Description
 from fa_registry.records import FROZEN_LONG, LONGER, Option, Recipe, RunSpec, Scalar
 from fa_registry.records.manifest_checks import BatchSize
-from fa_registry.records.runs import MOST, plain
+from fa_registry.records.runs import MOST, OF_CREDIT, plain, validation_count
 from fa_registry.training import controls, device_names
 from fa_registry.training.device_names import PRECISIONS, obstacle
 from fa_registry.training.spec_plugins import NAMES, SpecPlugins, find_plugins, task_problems, with_defaults
@@ -45,13 +45,26 @@ TYPES = {  # field of a specification → its type
     **dict.fromkeys(("penalty", "penalty_embedding", "learning_rate", "weight_decay"), Number),
     "precision": Literal[PRECISIONS],
     "optimizer": Literal["adamw", "sgd"],
-    "schedule": Literal["cosine", "constant"],
+    "schedule": Literal["cosine", "constant", "step"],
     "credit_norm": Literal["rms", "none"],
+    **dict.fromkeys(("clip_credit", "clip_gradient"), Number),
+    **dict.fromkeys(("momentum", "beta1", "beta2"), Annotated[float, Limits("a number from 0 to below 1", ge=0, lt=1)]),
+    "adam_eps": Annotated[float, Limits(gt=0, le=1)],
+    **dict.fromkeys(("warmup_epochs", "step_epochs"), Annotated[int, Limits(ge=0, le=100_000)]),
+    "step_factor": Annotated[float, Limits(gt=0, lt=1)],
+    "validation": Annotated[float, Limits("a share from 0 to below 1", ge=0, lt=1)],
+    **dict.fromkeys(("rate_embedding", "rate_blocks", "rate_head"), Annotated[float, Limits(gt=0, le=MOST[float])]),
     **dict.fromkeys(("method_options", "architecture_options"), Mapping[str, Any]),
     "control": Annotated[str, Converted(controls.control_name)],
     "device": Annotated[Any, Converted(lambda name: device_names.resolve(str(name)))],  # also a torch.device
 }
 RECIPE_FIELDS = tuple(field.name for field in dataclasses.fields(Recipe))
+NEEDS = {  # field of a recipe → the field and its value without which it has no effect
+    "momentum": ("optimizer", "sgd"),
+    **dict.fromkeys(("beta1", "beta2", "adam_eps"), ("optimizer", "adamw")),
+    **dict.fromkeys(("step_epochs", "step_factor"), ("schedule", "step")),
+    "clip_credit": ("credit_norm", "none"),
+}
 REQUIRED = ("method", "architecture", "dataset", "seed", "epochs")
 
 
@@ -100,10 +113,18 @@ def _check_together(values: dict[str, Any], plugins: SpecPlugins) -> list[str]:
         problems += _check_options(values, owner, plugins.describe(owner).card.options) if owner in values else []
     if "dataset" in values:
         size, samples = values.get("batch_size", Recipe.batch_size), plugins.card.train_samples
-        if size > samples and not plugins.dataset.absent():
+        held_out = validation_count(samples, values.get("validation", 0.0))
+        of_them = f", of which {held_out} are validation samples" if held_out else ""
+        if held_out and held_out >= samples:
             problems.append(
-                f"batch_size: {size} is larger than the training data ({values['dataset']} has {samples} training samples)"
+                f"validation: the share {values['validation']:g} of the {samples} training samples of {values['dataset']} leaves "
+                "no sample to train on"
             )
+        elif size > samples - held_out and not plugins.dataset.absent():
+            problems.append(
+                f"batch_size: {size} is larger than the training data ({values['dataset']} has {samples} training samples{of_them})"
+            )
+    problems += _check_recipe(values)
     has_network, has_method = "architecture" in values, {"method", "architecture"} <= values.keys()
     network_problems = []
     if has_method and "dataset" in values:  # a card without a task has one target per sample
@@ -113,6 +134,31 @@ def _check_together(values: dict[str, Any], plugins: SpecPlugins) -> list[str]:
         misfits = plugins.misfits(values.get("architecture_options", {}))
         network_problems = [f"architecture_options: {problem}" for problem in misfits]
     return [*problems, *network_problems, *(_check_pairing(values, plugins) if has_method else ())]
+
+
+def _check_recipe(values: dict[str, Any]) -> list[str]:
+    """Return the problems of the recipe: fields without effect, and schedules longer than the run."""
+    recipe = Recipe(**{name: values[name] for name in RECIPE_FIELDS if name in values})
+    problems = [
+        f"{name}: expected {owner}={value}, without which {name} has no effect; found {owner}={getattr(recipe, owner)}"
+        for name, (owner, value) in NEEDS.items()
+        if getattr(recipe, name) != getattr(Recipe, name) and getattr(recipe, owner) != value
+    ]
+    if "epochs" not in values:
+        return problems
+    epochs = values["epochs"] // (LONGER if values.get("control") == FROZEN_LONG else 1)
+    if recipe.warmup_epochs > epochs:
+        problems.append(
+            f"warmup_epochs: expected at most the {epochs} epochs of the training, found {recipe.warmup_epochs}"
+        )
+    elif recipe.schedule == "step" and not 0 < recipe.step_epochs < epochs - recipe.warmup_epochs:
+        last = epochs - recipe.warmup_epochs - 1
+        range_text = f"a number from 1 to {last}" if last > 0 else "a longer training for the schedule step"
+        problems.append(
+            f"step_epochs: expected {range_text}, because the first step must be inside of the {epochs} epochs; "
+            f"found {recipe.step_epochs}"
+        )
+    return problems
 
 
 def _check_options(values: dict[str, Any], owner: str, options: Mapping[str, Option]) -> list[str]:
@@ -198,8 +244,7 @@ def _method(spec: RunSpec) -> str:
     """Return the label, the changed options, and the first digits of an adopted checkpoint's digest."""
     label = " ".join([spec.method_label, spec.weights[:DIGITS]]).strip()
     unusual = _unusual(spec.method_options, _options(spec, "method"))
-    if spec.recipe.credit_norm != Recipe.credit_norm:
-        unusual.append(f"credit_norm={spec.recipe.credit_norm}")
+    unusual += [f"{name}={value}" for name, value in spec.recipe.of_credit.items()]
     return f"{label} ({', '.join(unusual)})" if unusual else label
 
 
@@ -208,7 +253,9 @@ def _setting(spec: RunSpec, epochs: list[str]) -> list[str]:
     resolved = {name: option.default for name, option in options.items()} | dict(spec.architecture_options)
     size = "x".join(str(resolved.pop(name)) for name in ("d_hidden", "num_blocks") if name in resolved)
     architecture = "-".join(part for part in (spec.architecture, size) if part)
-    fields = [field for field in dataclasses.fields(Recipe) if field.name != "credit_norm"]  # a part of _method
+    fields = [
+        field for field in dataclasses.fields(Recipe) if field.name not in OF_CREDIT
+    ]  # those are a part of _method
     values = ((field.name, getattr(spec.recipe, field.name), field.default) for field in fields)
     recipe = [f"{name}={value}" for name, value, default in values if value != default]
     machine = [text for text, default in ((spec.precision, "fp32"), (spec.device_class, "cpu")) if text != default]

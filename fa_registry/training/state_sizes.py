@@ -90,7 +90,8 @@ def kept_bytes(spec: RunSpec, sizes: TensorSizes) -> int:
 
     It contains the full state, and network and feedback after the next epoch.
     """
-    moments = 2 * sizes.trained if spec.recipe.optimizer == "adamw" else 0
+    of_a_weight = 2 if spec.recipe.optimizer == "adamw" else bool(spec.recipe.momentum)
+    moments = of_a_weight * sizes.trained
     return 2 * (sizes.network + sizes.feedback) + moments + GENERATORS * torch.Generator().get_state().nbytes
 
 

@@ -44,7 +44,8 @@ def chained_backward(
     eps: float,
     by_position: bool = False,
     penalty_embedding: float = 0.0,
-) -> None:
+    clip: float = 0.0,
+) -> list[Tensor]:
     """Fill the .grad of every block and of the embedding, from the last block to the embedding.
 
     The gradients are those of the objectives J_l in the module's docstring. The credit c_{l−1} is c_l propagated backward through
@@ -55,11 +56,16 @@ def chained_backward(
         embedded: output of the embedding with its autograd graph, (N, …).
         branches: f_l of states[l−1], computed inside the context `backward_through`.
         top_credit, penalty, penalty_embedding: c_L (N, …), λ and λ_0.
-        credit_norm, eps, by_position: see credit_rms and norm_eps.
+        credit_norm, eps, by_position, clip: see credit_divisor and norm_eps.
+
+    Returns:
+        The credits c_0..c_L.
     """
-    count, credit = len(embedded), top_credit
+    count, credit, credits = len(embedded), top_credit, [top_credit]
     for block, state, branch in zip(reversed(network.blocks), reversed(states), reversed(branches), strict=True):
-        scale = credit_rms(credit, credit_norm, eps, by_position) * count  # (batch, 1, …): norm(c)/N = c / scale
+        scale = (
+            credit_divisor(credit, credit_norm, eps, by_position, clip) * count
+        )  # (batch, 1, …): norm(c)/N = c / scale
         root = credit / scale
         # the penalty is no part of the credit; coupled rows have no separate scale
         if penalty or (by_position and credit_norm != "none") or couples_samples(block):
@@ -69,11 +75,13 @@ def chained_backward(
             torch.autograd.backward(branch, root)
             below = state.grad * _rows(scale, state)
         credit = below + credit if network.residual else below
+        credits.insert(0, credit)
     if embedded.requires_grad:
-        root = credit / (credit_rms(credit, credit_norm, eps, by_position) * count)
+        root = credit / (credit_divisor(credit, credit_norm, eps, by_position, clip) * count)
         if penalty_embedding:
             root = root + embedded.detach() * (2 * penalty_embedding / count)
         torch.autograd.backward(embedded, root)
+    return credits
 
 
 def couples_samples(block: nn.Module) -> bool:
@@ -119,7 +127,12 @@ def norm_eps(credit_scale: str, count: int) -> float:
 
 
 def normalised_credits(
-    credits: Sequence[Tensor], kind: str, count: int, eps: float = NORM_EPS, by_position: bool = False
+    credits: Sequence[Tensor],
+    kind: str,
+    count: int,
+    eps: float = NORM_EPS,
+    by_position: bool = False,
+    clip: float = 0.0,
 ) -> Sequence[Tensor]:
     """Return norm(c_l)/count for the credit of every site.
 
@@ -129,23 +142,26 @@ def normalised_credits(
 
     Args:
         credits: c_0..c_L, each (N, …).
-        kind: "rms" or "none", see credit_rms.
+        kind: "rms" or "none", see credit_divisor.
         count: N, the divisor of the mean over samples in J_l.
         eps: see norm_eps.
-        by_position: see credit_rms.
+        by_position, clip: see credit_divisor.
     """
     if len({credit.shape for credit in credits}) > 1 or not all(credit[0].is_contiguous() for credit in credits):
-        return [credit / (credit_rms(credit, kind, eps, by_position) * count) for credit in credits]
+        return [credit / (credit_divisor(credit, kind, eps, by_position, clip) * count) for credit in credits]
     joined = torch.cat(tuple(credits))  # (sites · batch, …)
-    return (joined / (credit_rms(joined, kind, eps, by_position) * count)).chunk(len(credits))
+    return (joined / (credit_divisor(joined, kind, eps, by_position, clip) * count)).chunk(len(credits))
 
 
-def credit_rms(credit: Tensor, kind: str, eps: float = NORM_EPS, by_position: bool = False) -> Tensor | float:
+def credit_divisor(
+    credit: Tensor, kind: str, eps: float = NORM_EPS, by_position: bool = False, clip: float = 0.0
+) -> Tensor | float:
     """Return the divisor of norm(c) for each sample, (N, 1, …).
 
     For "rms", the divisor is the sum of the rms and eps. The rms of each sample is computed over all entries of this sample. An rms
     over the whole batch would let one sample change the scale of other samples (test_rms_norm_is_per_sample_and_over_features in
-    tests/training/test_step.py). For "none", the divisor is 1.
+    tests/training/test_step.py). For "none", the divisor is 1, or with a limit τ it is max(1, ‖c_i‖/τ), so no sample's credit has
+    a norm above τ.
 
     Args:
         credit: c (N, …).
@@ -153,9 +169,13 @@ def credit_rms(credit: Tensor, kind: str, eps: float = NORM_EPS, by_position: bo
         eps: see norm_eps.
         by_position: whether the rms of each position is computed separately, as for a task with one target per position. The
             divisor of a credit (N, T, D) then has the shape (N, T, 1).
+        clip: τ, the largest norm of a sample's credit over all of its entries, for the kind "none"; 0 for no limit.
     """
-    if kind == "none":
+    if kind == "none" and not clip:
         return 1.0
+    if kind == "none":
+        norms = torch.linalg.vector_norm(credit.flatten(1), dim=1)
+        return (norms / clip).clamp(min=1.0).reshape(-1, *[1] * (credit.dim() - 1))
     if by_position:
         return torch.linalg.vector_norm(credit, dim=-1, keepdim=True) / math.sqrt(credit.shape[-1]) + eps
     rows = credit.flatten(1)
@@ -172,12 +192,15 @@ class StepSums:
         score: sum of the task's main metric over the batch, see Task.batch_score.
         penalty: Σ_l Σ_i λ||f_l||² + Σ_i λ_0||h_0||².
         seen: the inputs that a local-credit method received in this step. It is None for an end-to-end method.
+        credited: whether the part below each site 0..L has a credit or a penalty in this step, (L+1,). It is None for an end-to-end
+            method.
     """
 
     loss: Tensor
     score: Tensor
     penalty: Tensor
     seen: CreditInputs | None = None
+    credited: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -276,12 +299,13 @@ def local_credit_step(
     task: Task | None = None,
     anchor: bool = False,
     penalty_embedding: float = 0.0,
+    clip: float = 0.0,
 ) -> StepSums:
     """Fill every .grad by the rule of a local-credit method.
 
     No gradient flows from one block to another. If the method trains its feedback, the .grad of the feedback is filled too. The
-    arguments are as for backprop_step and credit_rms; `generator` and `progress` are those of CreditInputs. `anchor` is true for an
-    anchor step, in which c_l = g_l (see HasAnchorSteps).
+    arguments are as for backprop_step and credit_divisor; `generator` and `progress` are those of CreditInputs. `anchor` is true
+    for an anchor step, in which c_l = g_l (see HasAnchorSteps).
     """
     matrices = method.backward_weights(feedback, network) if isinstance(method, UsesBackwardWeights) else {}
     chained = anchor or bool(matrices)
@@ -309,18 +333,18 @@ def local_credit_step(
     eps, by_position = norm_eps(method.card.credit_scale, count), output.task.by_position
     if chained:
         highest = top_credit(network, matrices, top, output.error)
-        settings = (penalty, credit_norm, eps, by_position, penalty_embedding)
-        chained_backward(network, states[:-1], embedded, branches, highest, *settings)
+        settings = (penalty, credit_norm, eps, by_position, penalty_embedding, clip)
+        credits = chained_backward(network, states[:-1], embedded, branches, highest, *settings)
     else:
         credited = credits_and_states_of(method, feedback, inputs)
-        outputs = _outputs_at(network, credited, embedded, branches, run)
-        rows = normalised_credits(credited.credits, credit_norm, count, eps, by_position)
+        credits, outputs = credited.credits, _outputs_at(network, credited, embedded, branches, run)
+        rows = normalised_credits(credits, credit_norm, count, eps, by_position, clip)
         _backward(network, outputs, embedded, branches, rows, penalty, penalty_embedding)
     fill_feedback_grads(method, feedback, inputs)
     penalised = learning(network, branches) if penalty else []
     penalties = penalty_sum(penalised, penalty, logits, embedded, penalty_embedding)
     sums = output.sums(labels, penalties, inputs.scores)
-    return dataclasses.replace(sums, seen=inputs)
+    return dataclasses.replace(sums, seen=inputs, credited=credited_sites(credits, penalty, penalty_embedding))
 
 
 def _cut_forward(
@@ -386,6 +410,30 @@ def _backward(
 def learning(network: Network, branches: Sequence[Tensor]) -> list[Tensor]:
     """Return the branches of the trained blocks. The penalty applies to no branch of a frozen block."""
     return [branch for block, branch in zip(network.blocks, branches, strict=True) if learns(block)]
+
+
+def credited_sites(credits: Sequence[Tensor], penalty: float, penalty_embedding: float) -> Tensor:
+    """Return whether any entry of c_l differs from zero, for each site, (L+1,).
+
+    The entry of every block is True if there is a penalty, and that of the embedding if there is a penalty on its output.
+    """
+    has_credit = torch.stack([credit.any() for credit in credits])
+    if penalty:
+        has_credit[1:] = True
+    if penalty_embedding:
+        has_credit[0] = True
+    return has_credit
+
+
+def clip_gradient(network: Network, feedback: nn.Module, limit: float) -> None:
+    """Scale all gradients by one number, so that the norm of the network's gradient is at most `limit`.
+
+    The feedback's gradient is scaled by the same number, because kolen_pollack needs equal steps of weights and feedback. With the
+    limit 0, nothing is scaled.
+    """
+    if limit:
+        norm = torch.nn.utils.get_total_norm([one.grad for one in network.parameters() if one.grad is not None])
+        torch.nn.utils.clip_grads_with_norm_([*network.parameters(), *feedback.parameters()], limit, norm)
 
 
 def penalty_sum(

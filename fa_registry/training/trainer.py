@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fa_registry.architectures.base import noisy
 from fa_registry.methods.base import HasAnchorSteps
-from fa_registry.records import Reading, RunSpec
+from fa_registry.records import FROZEN_LONG, LONGER, Reading, RunSpec
 from fa_registry.seeding import generator
 from fa_registry.tasks import reported_metrics
 from fa_registry.training.controls import train_mode, trainable_parameters
@@ -21,10 +21,10 @@ from fa_registry.training.cuda_graph import PLAIN, Capture, CapturedStep, cuda_c
 from fa_registry.training.devices import products, runner
 from fa_registry.training.epoch_chain import EpochChain
 from fa_registry.training.method_calls import update_feedback
+from fa_registry.training.optimizers import PartOptimizer
 from fa_registry.training.run_setup import RunSetup
-from fa_registry.training.step import StepSums, backprop_step, local_credit_step
+from fa_registry.training.step import StepSums, backprop_step, clip_gradient, local_credit_step
 
-OPTIMIZERS = {"adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}  # sgd: without momentum
 FIRST_STEPS = 8  # the state after these steps is recorded, because an audit replays them
 
 Through = Callable[[Sequence[Tensor]], Iterable[Tensor]]  # yields the batches of an epoch that are trained on
@@ -47,20 +47,10 @@ class Trainer:
 
     def __init__(self, setup: RunSetup, capture: Capture | None = None):
         self.setup = setup
-        recipe, on_gpu = setup.spec.recipe, setup.device.type == "cuda"
-        groups = [
-            trainable_parameters(setup.network, setup.spec.control),
-            [parameter for parameter in setup.feedback.parameters() if parameter.requires_grad],
-        ]
-        self.parameters = [parameter for group in groups for parameter in group]
-        self.optimizer = OPTIMIZERS[recipe.optimizer](
-            [{"params": group} for group in groups],  # each of the two groups can be empty
-            # a captured step reads the learning rate at each replay, so the rate has to be a tensor on the GPU
-            lr=torch.tensor(recipe.learning_rate, device=setup.device) if on_gpu else recipe.learning_rate,
-            weight_decay=recipe.weight_decay,
-            fused=True,
-            **({"capturable": True} if on_gpu and recipe.optimizer == "adamw" else {}),
-        )
+        on_gpu = setup.device.type == "cuda"
+        learned = [parameter for parameter in setup.feedback.parameters() if parameter.requires_grad]
+        self.parameters = trainable_parameters(setup.network, setup.spec.control) + learned
+        self.optimizer = PartOptimizer(setup.network, learned, setup.spec.recipe, not setup.method.end_to_end)
         self.generators = {
             "data_order": generator(setup.spec.seed, "data_order"),
             "augmentation": generator(setup.spec.seed, "augmentation", setup.device),
@@ -100,7 +90,7 @@ class Trainer:
         """Return the tensors of `state` and the optimiser's tensors `optimizer.INDEX.NAME`, without copies."""
         tensors = self.state()
         for index, parameter in enumerate(self.parameters):
-            moments = self.optimizer.state.get(parameter, {})
+            moments = self.optimizer.values(parameter)
             tensors |= {f"optimizer.{index}.{name}": tensor for name, tensor in moments.items()}
         return tensors
 
@@ -141,11 +131,7 @@ class Trainer:
         advance = partial(self.captured, self._advance) if self.captured else self._advance
         train_mode(setup.network)
         with self._on_own_stream(), noisy(setup.network, self.generators["noise"]), products(setup.spec.precision):
-            for group in self.optimizer.param_groups:
-                if isinstance(group["lr"], Tensor):
-                    group["lr"].fill_(learning_rate(setup.spec, self.epoch))
-                else:
-                    group["lr"] = learning_rate(setup.spec, self.epoch)
+            self.optimizer.set_rate(learning_rate(setup.spec, self.epoch))
             self._progress.fill_(self.epoch / setup.spec.epochs)
             self._totals.zero_()
             is_anchor_epoch = bool(self._anchor_every and self.epoch and not self.epoch % self._anchor_every)
@@ -172,7 +158,7 @@ class Trainer:
         """Free the GPU memory of captured steps and last gradients, as before the final measurements."""
         if self.captured:
             self.captured.release()
-            self.optimizer.zero_grad(set_to_none=True)
+            self.optimizer.zero_grad()
 
     @contextmanager
     def _on_own_stream(self) -> Iterator[None]:
@@ -205,7 +191,7 @@ class Trainer:
 
     def _step(self, images: Tensor, labels: Tensor, anchor: bool) -> StepSums:
         setup, spec = self.setup, self.setup.spec
-        self.optimizer.zero_grad(set_to_none=True)
+        self.optimizer.zero_grad()
         if setup.method.end_to_end:
             penalties = (spec.penalty, self._run, setup.task, spec.penalty_embedding)
             sums = backprop_step(setup.network, images, labels, *penalties)
@@ -224,8 +210,10 @@ class Trainer:
                 setup.task,
                 anchor,
                 spec.penalty_embedding,
+                spec.recipe.clip_credit,
             )
-        self.optimizer.step()
+        clip_gradient(setup.network, setup.feedback, spec.recipe.clip_gradient)
+        self.optimizer.step(sums.credited)
         if sums.seen is not None:
             update_feedback(setup.method, setup.feedback, sums.seen)
         return sums
@@ -234,9 +222,22 @@ class Trainer:
 def learning_rate(spec: RunSpec, epoch: int) -> float:
     """Return the learning rate of an epoch; the first epoch is 0.
 
-    For the schedule cosine, the rate is lr · ½(1 + cos(π epoch/epochs)). Otherwise it is constant.
+    The rate in the W epochs of the warm-up is lr · (epoch+1)/(W+1) (Goyal et al. 2017, arXiv 1706.02677, section 2.2). Let e be the
+    number of epochs since the warm-up and E the number of epochs after it. The schedules are then
+
+        cosine:   lr · ½(1 + cos(π e/E))
+        constant: lr
+        step:     lr · step_factor^⌊e/step_epochs⌋
+
+    For the control frozen_long, all numbers of epochs of the recipe are stretched as its training is.
     """
-    recipe = spec.recipe
+    recipe, stretch = spec.recipe, LONGER if spec.control == FROZEN_LONG else 1
+    warmup = recipe.warmup_epochs * stretch
+    since = epoch - warmup
+    if since < 0:
+        return recipe.learning_rate * (epoch + 1) / (warmup + 1)
     if recipe.schedule == "constant":
         return recipe.learning_rate
-    return recipe.learning_rate * 0.5 * (1 + math.cos(math.pi * epoch / spec.epochs))
+    if recipe.schedule == "step":
+        return recipe.learning_rate * recipe.step_factor ** (since // (recipe.step_epochs * stretch))
+    return recipe.learning_rate * 0.5 * (1 + math.cos(math.pi * since / (spec.epochs - warmup)))

@@ -7,7 +7,8 @@ import torch
 from fa_registry.errors import IntegrityError, join_names, shortened
 from fa_registry.training.trainer import Trainer
 
-MOMENTS = {"step", "exp_avg", "exp_avg_sq"}  # of AdamW; SGD without momentum has none
+# Values of the optimiser for a weight: none before its first step or of SGD, of SGD with momentum, of AdamW.
+MOMENTS: list[set[str]] = [set(), {"momentum_buffer"}, {"step", "exp_avg", "exp_avg_sq"}]
 GENERATOR = "generator."  # prefix of the generators' names
 
 Tensors = dict[str, torch.Tensor]
@@ -38,7 +39,7 @@ def check_fits(trainer: Trainer, tensors: Tensors, early: bool = False) -> None:
     for index, parameter in enumerate(trainer.parameters):
         moments = under(tensors, f"optimizer.{index}.")
         expected |= {f"optimizer.{index}.{name}": moments[name] if name == "step" else parameter for name in moments}
-        if set(moments) not in (set(), MOMENTS):
+        if set(moments) not in MOMENTS:
             raise IntegrityError(
                 f"the state to resume from has the unexpected optimiser values {join_names(moments)} for weight {index}"
             )
@@ -52,7 +53,7 @@ def restore(trainer: Trainer, tensors: Tensors, epoch: int) -> None:
     trainer.setup.feedback.load_state_dict(under(tensors, "feedback."))
     for index, parameter in enumerate(trainer.parameters):
         state = under(tensors, f"optimizer.{index}.")
-        trainer.optimizer.state[parameter] = {name: _placed(value, parameter) for name, value in state.items()}
+        trainer.optimizer.restore(parameter, {name: _placed(value, parameter) for name, value in state.items()})
     for name, random_generator in trainer.generators.items():
         random_generator.set_state(tensors[f"{GENERATOR}{name}"])
     trainer.epoch = epoch

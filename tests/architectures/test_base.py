@@ -7,9 +7,9 @@ import torch
 from torch import nn
 
 from fa_registry import architectures
+from fa_registry.architectures._layers import ACTIVATIONS
 from fa_registry.architectures.base import ExactCostate, Network, noisy, stream_of
 from fa_registry.architectures.linear_lq import PLUGIN as LINEAR_LQ
-from fa_registry.architectures.mlp import ACTIVATIONS
 from fa_registry.architectures.mlp import PLUGIN as MLP
 from fa_registry.architectures.resmlp import PLUGIN as BASE
 from fa_registry.errors import InvalidFields
@@ -63,10 +63,14 @@ def test_an_exact_costate_must_be_given():
         Promising(nn.Identity(), [], None, nn.Identity())
 
 
+LATER = {"activation": "gelu", "init": "torch"}
+
+
 def test_resolve_fills_in_defaults():
     resolved = BASE.resolve({"d_hidden": 8})
     form = {"norm": "layer", "norm_place": "pre", "branch_scale": "one"}
-    assert resolved == {"d_hidden": 8, "num_blocks": 4, "terminal_ln": True, "residual": True, "w2_std": 0.01, **form}
+    own = {"d_hidden": 8, "num_blocks": 4, "terminal_ln": True, "residual": True, "w2_std": 0.01}
+    assert resolved == own | form | LATER
 
 
 SHAPE, CLASSES = (1, 28, 28), 10
@@ -90,11 +94,15 @@ def test_784_500_10():
     assert logits.shape == (3, CLASSES)
 
 
+def elu(values):
+    return torch.where(values > 0, values, values.clamp(max=0).exp() - 1)
+
+
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_it_is_layers_one_after_the_other(name):
     network = build(d_hidden=7, num_blocks=2, activation=name)
     images = torch.randn(4, *SHAPE, generator=torch.Generator().manual_seed(1))
-    phi = {"relu": torch.relu, "tanh": torch.tanh, "sigmoid": torch.sigmoid, "gelu": nn.functional.gelu}[name]
+    phi = {"relu": torch.relu, "tanh": torch.tanh, "sigmoid": torch.sigmoid, "gelu": nn.functional.gelu}.get(name, elu)
     state = images.flatten(1)
     for layer in (network.blocks[0].w, network.blocks[1].w):
         state = phi(state @ layer.weight.T + layer.bias)
@@ -103,7 +111,9 @@ def test_it_is_layers_one_after_the_other(name):
 
 
 def test_an_unknown_activation_is_refused():
-    with pytest.raises(InvalidFields, match="activation: expected one of relu, tanh, sigmoid, gelu, found 'swish'"):
+    with pytest.raises(
+        InvalidFields, match="activation: expected one of relu, tanh, sigmoid, gelu, elu, found 'swish'"
+    ):
         tiny_spec(architecture="mlp", architecture_options={"activation": "swish"})
 
 

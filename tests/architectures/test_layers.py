@@ -8,7 +8,9 @@ from scipy import stats
 from torch import nn
 
 from fa_registry.architectures._layers import Conv, conv, linear
+from fa_registry.training.specs import setting_label
 from tests.architectures.drawing import normal
+from tests.helpers.tiny_tasks import tiny_spec, tiny_task
 
 
 def layer(bias: bool = True, back: torch.Tensor | None = None) -> Conv:
@@ -74,3 +76,40 @@ def test_the_generator_alone_decides():
     first, second = (linear(5, 3, torch.Generator().manual_seed(4)) for _ in range(2))
     assert torch.equal(first.weight, second.weight)
     assert torch.equal(first.bias, second.bias)
+
+
+@pytest.mark.parametrize(("init", "variance"), [("xavier", 2 / (300 + 500)), ("he", 2 / 300), ("torch", 1 / (3 * 300))])
+def test_initial_weights_have_the_variance_of_their_source(init, variance):
+    layer = linear(300, 500, torch.Generator().manual_seed(3), init=init)
+    assert layer.weight.var().item() == pytest.approx(variance, rel=0.02)
+    assert layer.weight.mean().item() == pytest.approx(0.0, abs=4 * (variance / layer.weight.numel()) ** 0.5)
+    assert layer.bias.any().item() == (init == "torch")
+    bounds = {"xavier": (6 / 800) ** 0.5, "torch": 300**-0.5}
+    assert init == "he" or 0.99 * bounds[init] < layer.weight.abs().max() <= bounds[init]
+
+
+@pytest.mark.parametrize("architecture", ["mlp", "resmlp"])
+def test_an_initialisation_applies_to_every_linear_layer_but_the_small_second_one_of_a_branch(architecture):
+    options = {"d_hidden": 64, "num_blocks": 2}
+    changes = {"architecture": architecture, "architecture_options": {**options, "init": "he"}}
+    network = tiny_task(**changes).network
+    layers = {name: layer for name, layer in network.named_modules() if isinstance(layer, nn.Linear)}
+    for name, layer in layers.items():
+        expected = 0.01**2 if name.endswith("w2") else 2 / layer.in_features
+        assert layer.weight.var().item() == pytest.approx(expected, rel=0.25), name
+        assert not layer.bias.any()
+    spec = tiny_spec(**changes)
+    assert "init=he" in setting_label(spec)
+    plain = tiny_spec(architecture=architecture, architecture_options={**options, "init": "torch"})
+    assert plain.identity == tiny_spec(architecture=architecture, architecture_options=options).identity
+    assert "init" not in plain.architecture_options
+
+
+def test_a_branch_of_resmlp_has_the_activation_of_its_option():
+    options = {"d_hidden": 16, "num_blocks": 1, "activation": "elu"}
+    block = tiny_task(architecture_options=options).network.blocks[0]
+    state = torch.randn(3, 16, generator=torch.Generator().manual_seed(1))
+    inner = block.w1(block.ln(state))
+    expected = torch.where(inner > 0, inner, inner.clamp(max=0).exp() - 1) @ block.w2.weight.T + block.w2.bias
+    torch.testing.assert_close(block(state), expected)
+    assert "activation=elu" in setting_label(tiny_spec(architecture_options=options))

@@ -452,3 +452,38 @@ def test_the_checklist_of_a_token_run_names_the_loss(rich, of_tokens):
     assert items[8].title.startswith("loss per token") and "frozen loss per token" in items[9].title
     assert "frozen loss per token" in items[9].answers[0].evidence
     assert "accurac" not in repr(items) and checklist(rich)[8].title.startswith("accuracy of")
+
+
+def with_validation(report, share, reading, **recipe):
+    """The report with validation samples in every run of dfa, and, with a `recipe`, a second group without any."""
+
+    def put(run, recorded, **fields):
+        record = run.record
+        spec = dataclasses.replace(record.spec, recipe=dataclasses.replace(record.spec.recipe, **fields))
+        scalars = {**record.measurements.scalars, **recorded}
+        measurements = dataclasses.replace(record.measurements, scalars=scalars)
+        return with_record(run, spec=spec, measurements=measurements)
+
+    is_dfa = [(run.record.spec.method, run.record.spec.control) == ("dfa", "none") for run in report.runs]
+    recorded = {"accuracy_validation": reading} if reading else {}
+    runs = [
+        put(run, recorded, validation=share) if chosen else run for run, chosen in zip(report.runs, is_dfa, strict=True)
+    ]
+    others = [run for run, chosen in zip(report.runs, is_dfa, strict=True) if chosen and recipe]
+    runs += [with_record(put(run, {}, **recipe), run_id=f"{index:032x}") for index, run in enumerate(others)]
+    return dataclasses.replace(report, runs=tuple(runs))
+
+
+def answer_of_validation(report):
+    sources = Sources.of(report)
+    (group,) = [one for one in sources.groups if one.runs[0].record.spec.recipe.validation]
+    (*first, last) = pitfalls(group, sources)
+    assert (len(first), last.number) == (len(questions.QUESTIONS), len(questions.QUESTIONS) + 1)
+    return last.outcome
+
+
+def test_whether_a_choice_was_made_on_the_test_set_is_answered_for_runs_with_validation_samples(rich):
+    assert answer_of_validation(with_validation(rich, 0.1, Reading(0.5))) == "avoided"
+    assert answer_of_validation(with_validation(rich, 0.1, None)) == "unknown"
+    assert answer_of_validation(with_validation(rich, 0.1, Reading(0.5), learning_rate=0.5)) == "unknown"
+    assert answer_of_validation(with_validation(rich, 0.1, Reading(0.5), batch_size=7)) == "avoided"

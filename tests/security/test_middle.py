@@ -54,7 +54,7 @@ class Stops(Trainer):
     def step(self, images, labels):
         self.taken += 1
         if self.taken == 9:
-            self.optimizer.step = lambda: None
+            self.optimizer.step = lambda credited: None
         return super().step(images, labels)
 
 

@@ -219,7 +219,7 @@ def test_moments_lie_in_memory_as_their_kernels_do(tmp_path, device):
     file.read_into(again)
     for old, new in zip(first.parameters, again.parameters, strict=True):
         for name in ("exp_avg", "exp_avg_sq"):
-            before, after = (trainer.optimizer.state[one][name] for trainer, one in ((first, old), (again, new)))
+            before, after = (trainer.optimizer.values(one)[name] for trainer, one in ((first, old), (again, new)))
             assert torch.equal(before, after) and before.stride() == after.stride() == new.stride()
             assert not after.requires_grad
     assert first.run_epoch()["loss_train"].value == pytest.approx(again.run_epoch()["loss_train"].value, rel=1e-6)

@@ -38,6 +38,29 @@ def test_cosine_schedule_falls_from_the_full_rate_towards_zero():
     assert rates[2] == pytest.approx(0.1)
 
 
+@pytest.mark.parametrize(
+    ("recipe", "rates"),
+    [
+        ({"schedule": "constant", "warmup_epochs": 2}, [1 / 3, 2 / 3, 1, 1, 1, 1]),
+        ({"schedule": "cosine", "warmup_epochs": 2}, [1 / 3, 2 / 3, 1, (1 + 0.5**0.5) / 2, 1 / 2, (1 - 0.5**0.5) / 2]),
+        ({"schedule": "step", "step_epochs": 2}, [1, 1, 0.1, 0.1, 0.01, 0.01]),
+        ({"schedule": "step", "step_epochs": 3, "step_factor": 0.5, "warmup_epochs": 1}, [1 / 2, 1, 1, 1, 0.5, 0.5]),
+        ({"warmup_epochs": 6}, [1 / 7, 2 / 7, 3 / 7, 4 / 7, 5 / 7, 6 / 7]),
+    ],
+)
+def test_schedules(recipe, rates):
+    spec = tiny_spec(epochs=6, learning_rate=0.2, **recipe)
+    assert [learning_rate(spec, epoch) / 0.2 for epoch in range(6)] == pytest.approx(rates, rel=1e-12)
+
+
+def test_the_schedule_of_the_longer_control_is_stretched():
+    recipe = {"method": "bp", "schedule": "step", "step_epochs": 2, "warmup_epochs": 1}
+    spec = tiny_spec(epochs=8, control="frozen_long", **recipe)
+    rates = [learning_rate(spec, epoch) / 1e-3 for epoch in range(8)]
+    assert rates == pytest.approx([1 / 3, 2 / 3, 1, 1, 1, 1, 0.1, 0.1], rel=1e-12)
+    assert spec.setting == tiny_spec(epochs=4, **recipe).setting
+
+
 def test_constant_schedule_stays():
     spec = tiny_spec(epochs=4, schedule="constant", learning_rate=0.2)
     assert {learning_rate(spec, epoch) for epoch in range(4)} == {0.2}

@@ -116,11 +116,18 @@ HONEST = {
     "one epoch": {"epochs": 1},
     "one step an epoch": {"batch_size": 1437},
     "sgd": {"optimizer": "sgd", "learning_rate": 0.05},
+    "momentum, limits and steps": {
+        **{"optimizer": "sgd", "learning_rate": 0.05, "momentum": 0.9, "clip_gradient": 0.5, "credit_norm": "none"},
+        **{"clip_credit": 0.2, "schedule": "step", "step_epochs": 1, "warmup_epochs": 1},
+    },
     "maps and BatchNorm": of("small_resnet", method="bp") | {"epochs": 1},
 }
 
 
-@pytest.mark.parametrize("name", rest_long(HONEST, {"dfa with a penalty", "learns its feedback", "frozen", "no epoch"}))
+SHORT = {"dfa with a penalty", "learns its feedback", "frozen", "no epoch", "momentum, limits and steps"}
+
+
+@pytest.mark.parametrize("name", rest_long(HONEST, SHORT))
 def test_an_honest_run_comes_again_with_every_digest_and_every_row(tmp_path, name):
     changes = HONEST[name]
     training = recorded_run(tmp_path, **changes)

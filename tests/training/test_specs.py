@@ -8,10 +8,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fa_registry import architectures, methods
+from fa_registry import architectures, jsonio, methods
 from fa_registry.datasets.digits import Digits
 from fa_registry.errors import InvalidFields
-from fa_registry.records import Recipe
+from fa_registry.records import Recipe, RunSpec
+from fa_registry.reporting.labels import control_of
 from fa_registry.studies.study import load_study, names
 from fa_registry.training.specs import MAX_NAME, parse_spec, run_name, setting_label
 from tests.helpers.tiny_tasks import RAW, tiny_spec
@@ -101,6 +102,18 @@ def test_options_are_resolved_so_that_the_identity_names_them_all():
         ({"control": "frozen_long", "method": "bp", "epochs": 3}, "epochs: expected an even number"),
         ({"control": "frozen_long", "method": "dfa", "epochs": 4}, "control: expected method 'bp'"),
         ({"architecture_options": {"num_blocks": 0}}, "architecture_options:"),
+        ({"momentum": 0.9}, "momentum: expected optimizer=sgd"),
+        ({"momentum": 1.0, "optimizer": "sgd"}, "momentum:"),
+        ({"beta2": 0.9, "optimizer": "sgd"}, "beta2: expected optimizer=adamw"),
+        ({"clip_credit": 1}, "clip_credit: expected credit_norm=none"),
+        ({"clip_gradient": -1}, "clip_gradient:"),
+        ({"step_factor": 0.5}, "step_factor: expected schedule=step"),
+        ({"step_factor": 1, "schedule": "step", "step_epochs": 1}, "step_factor:"),
+        ({"schedule": "step"}, "step_epochs: expected a number from 1 to 1"),
+        ({"schedule": "step", "step_epochs": 2}, "step_epochs: expected a number from 1 to 1"),
+        ({"schedule": "step", "step_epochs": 1, "warmup_epochs": 1}, "step_epochs: expected a longer training"),
+        ({"warmup_epochs": 3}, "warmup_epochs: expected at most the 2 epochs"),
+        ({"warmup_epochs": 3, "epochs": 4, "control": "frozen_long", "method": "bp"}, "warmup_epochs:"),
     ],
     ids=lambda value: str(value) if isinstance(value, dict) else "",
 )
@@ -186,6 +199,24 @@ def test_a_wrong_argument_of_a_data_set_is_one_problem():
 
 
 BASE = tiny_spec(architecture_options={})
+
+
+def test_a_later_field_of_the_recipe_is_part_of_the_identity_only_where_it_differs():
+    spec = tiny_spec(warmup_epochs=0, beta1=0.9)
+    assert list(jsonio.encode(spec)["recipe"]) == list(jsonio.encode(Recipe()))
+    assert len(jsonio.encode(Recipe())) == 6 and spec.identity == tiny_spec().identity
+    other = tiny_spec(warmup_epochs=1, beta1=0.8)
+    assert jsonio.encode(other)["recipe"] == {**jsonio.encode(Recipe()), "beta1": 0.8, "warmup_epochs": 1}
+    assert jsonio.decode(RunSpec, jsonio.encode(other)) == other
+
+
+def test_clipping_of_the_credit_belongs_to_the_method_and_that_of_the_gradient_to_the_setting():
+    plain = tiny_spec(credit_norm="none")
+    credit, gradient = tiny_spec(credit_norm="none", clip_credit=0.5), tiny_spec(credit_norm="none", clip_gradient=0.5)
+    assert credit.setting == plain.setting != gradient.setting
+    assert credit.label == "dfa (clip_credit=0.5,credit_norm=none)"
+    assert "clip_credit" not in setting_label(credit) and "clip_gradient=0.5" in setting_label(gradient)
+    assert control_of(credit) == control_of(tiny_spec())
 
 
 def test_run_name():

@@ -17,7 +17,7 @@ from fa_registry.training.step import (
     OutputError,
     backprop_step,
     couples_samples,
-    credit_rms,
+    credit_divisor,
     local_credit_step,
     norm_eps,
     normalised_credits,
@@ -244,7 +244,7 @@ def test_a_row_of_credit_teaches_what_the_objective_says(architecture, extra, cr
         torch.testing.assert_close(found[name], true, rtol=1e-9, atol=1e-9 * true.abs().max().item(), msg=name)
 
 
-SAMPLES, PENALTY = 12, 0.05
+SAMPLES, PENALTY, CLIP = 12, 0.05, 0.3
 
 
 def task_on(architecture: str) -> RunSetup:
@@ -262,9 +262,9 @@ def batch(task: RunSetup) -> tuple[Tensor, Tensor]:
     return task.splits.test_images[:SAMPLES], task.splits.test_labels[:SAMPLES]
 
 
-def stepped(task: RunSetup, penalty: float, credit_norm: str) -> dict[str, Tensor]:
+def stepped(task: RunSetup, penalty: float, credit_norm: str, clip: float = 0.0) -> dict[str, Tensor]:
     task.network.zero_grad(set_to_none=True)
-    local_credit_step(task.network, task.method, task.feedback, *batch(task), penalty, credit_norm)
+    local_credit_step(task.network, task.method, task.feedback, *batch(task), penalty, credit_norm, clip=clip)
     return {
         name: one.grad.clone()
         for name, one in task.network.named_parameters()
@@ -272,7 +272,13 @@ def stepped(task: RunSetup, penalty: float, credit_norm: str) -> dict[str, Tenso
     }
 
 
-def defined(task: RunSetup, penalty: float, credit_norm: str) -> dict[str, Tensor]:
+def clipped(credit: Tensor, clip: float) -> Tensor:
+    """Return every sample's credit with a norm of at most `clip`: c_i min(1, clip/‖c_i‖)."""
+    norms = [row.square().sum().sqrt() for row in credit]
+    return torch.stack([row * min(1.0, clip / norm) for row, norm in zip(credit, norms, strict=True)])
+
+
+def defined(task: RunSetup, penalty: float, credit_norm: str, clip: float = 0.0) -> dict[str, Tensor]:
     """c_{l−1} = c_l (skip) + what c_l leaves at block l's input, whole; then every J_l by autograd, one after the other."""
     network, (images, labels) = task.network, batch(task)
     matrices = task.method.backward_weights(task.feedback, network)
@@ -292,7 +298,8 @@ def defined(task: RunSetup, penalty: float, credit_norm: str) -> dict[str, Tenso
             credits.insert(0, credits[0] + through if network.residual else through)
         objective = torch.zeros((), dtype=torch.float64)
         for value, credit in zip([embedded, *branches], credits, strict=True):
-            objective = objective + (value * (credit / credit_rms(credit, credit_norm)).detach()).sum() / SAMPLES
+            used = clipped(credit, clip) if clip else credit / credit_divisor(credit, credit_norm)
+            objective = objective + (value * used.detach()).sum() / SAMPLES
         objective = objective + penalty * sum(branch.square().sum() / SAMPLES for branch in branches)
         return dict(zip(learned, torch.autograd.grad(objective, list(learned.values())), strict=True))
 
@@ -310,6 +317,22 @@ def equal(found: dict[str, Tensor], expected: dict[str, Tensor]) -> bool:
 def test_the_gradients_are_those_of_the_definition(architecture, penalty, credit_norm):
     task = task_on(architecture)
     assert equal(stepped(task, penalty, credit_norm), defined(task, penalty, credit_norm))
+
+
+@pytest.mark.parametrize("architecture", ["small_resnet", "small_cnn", "vit_mini", "resmlp"])
+@pytest.mark.parametrize("penalty", [0.0, PENALTY])
+def test_a_clipped_credit_drives_its_block_and_is_handed_down_whole(architecture, penalty):
+    task = task_on(architecture)
+    expected = defined(task, penalty, "none", CLIP)
+    assert equal(stepped(task, penalty, "none", CLIP), expected)
+    assert not equal(defined(task, penalty, "none"), expected)
+
+
+def test_credits_of_a_direct_method_are_clipped_sample_by_sample():
+    credits = [torch.tensor([[3.0, 4.0], [0.3, 0.4], [0.0, 0.0]]), torch.tensor([[[0.0, 30.0]], [[0.0, 1.0]]])]
+    found = [normalised_credits([credit], "none", 2, clip=1.0)[0] for credit in credits]
+    assert found[0].tolist() == [pytest.approx(row) for row in ([0.3, 0.4], [0.15, 0.2], [0.0, 0.0])]
+    assert found[1].tolist() == [[[0.0, 0.5]], [[0.0, 0.5]]]
 
 
 def test_without_the_second_pass_coupled_rows_would_be_scaled_wrongly(monkeypatch):
@@ -330,16 +353,18 @@ def test_blocks_that_couple_samples():
 def test_rms_norm_is_per_sample_and_over_features():
     credit = torch.tensor([[3.0, 4.0], [0.0, 0.0], [-30.0, 40.0]], dtype=torch.float64)
     rms = 12.5**0.5
-    assert credit_rms(credit, "rms").flatten().tolist() == pytest.approx([rms + 1e-6, 1e-6, 10 * rms + 1e-6], rel=1e-12)
-    assert (credit / credit_rms(credit, "rms"))[1].tolist() == [0.0, 0.0]
-    assert credit_rms(credit, "none") == 1
+    assert credit_divisor(credit, "rms").flatten().tolist() == pytest.approx(
+        [rms + 1e-6, 1e-6, 10 * rms + 1e-6], rel=1e-12
+    )
+    assert (credit / credit_divisor(credit, "rms"))[1].tolist() == [0.0, 0.0]
+    assert credit_divisor(credit, "none") == 1
 
 
 def test_rms_norm_by_position_is_over_the_features_of_one_position():
     """r_nt = sqrt(mean_d c_ntd²) + eps: no position changes the scale of another."""
     credit = torch.tensor([[[3.0, 4.0, 0.0], [0.0, 0.0, 6.0]]], dtype=torch.float64)
     expected = [(25 / 3) ** 0.5 + 1e-6, 12**0.5 + 1e-6]
-    found = credit_rms(credit, "rms", by_position=True)
+    found = credit_divisor(credit, "rms", by_position=True)
     assert found.shape == (1, 2, 1) and found.flatten().tolist() == pytest.approx(expected, rel=1e-12)
 
 
@@ -361,7 +386,7 @@ def test_without_a_norm_there_is_no_eps():
 
 def test_rms_norm_of_a_map_is_over_all_its_entries():
     credit = torch.full((2, 3, 4, 5), 7.0)
-    torch.testing.assert_close(credit / credit_rms(credit, "rms"), torch.ones(2, 3, 4, 5))
+    torch.testing.assert_close(credit / credit_divisor(credit, "rms"), torch.ones(2, 3, 4, 5))
 
 
 @pytest.mark.parametrize("kind", ["rms", "none"])
@@ -372,7 +397,7 @@ def test_sites_together_are_bit_equal_to_one_by_one(kind, shapes):
     found = normalised_credits(credits, kind, 6)
     assert len(found) == len(credits)
     for one, credit in zip(found, credits, strict=True):
-        assert torch.equal(one, credit / (credit_rms(credit, kind) * 6))
+        assert torch.equal(one, credit / (credit_divisor(credit, kind) * 6))
 
 
 @pytest.mark.parametrize("width", [10, 16, 33, 256])
@@ -383,4 +408,4 @@ def test_a_credit_that_lies_transposed_is_summed_as_it_lies(width):
         torch.randn(6, width + 3, generator=draw)[:, :width]
     )  # as the rows of a narrower site of a bridge are stored
     for one, credit in zip(normalised_credits(credits, "rms", 6), credits, strict=True):
-        assert torch.equal(one, credit / (credit_rms(credit, "rms") * 6))
+        assert torch.equal(one, credit / (credit_divisor(credit, "rms") * 6))

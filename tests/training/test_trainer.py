@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 
+import numpy as np
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -99,9 +100,73 @@ def test_sgd_moves_along_the_gradient_and_decays():
     assert not torch.equal(before[0], trainer.parameters[0])
 
 
+def gradient_steps(trainer, count):
+    """Take steps on one batch; return the gradients and, before and after every step, the weights, each as float64 vectors."""
+    splits, gradients, weights = trainer.setup.splits, [], [flat(trainer.parameters)]
+    for _ in range(count):
+        trainer.step(splits.test_images[:8], splits.test_labels[:8])
+        gradients.append(flat([parameter.grad for parameter in trainer.parameters]))
+        weights.append(flat(trainer.parameters))
+    return gradients, weights
+
+
+def flat(tensors):
+    return torch.cat([tensor.detach().double().flatten() for tensor in tensors]).numpy()
+
+
+def test_momentum_is_the_sum_of_decayed_gradients():
+    trainer = Trainer(tiny_task(optimizer="sgd", learning_rate=0.1, momentum=0.9, weight_decay=0.2))
+    gradients, weights = gradient_steps(trainer, 4)
+    velocity = 0.0
+    for gradient, before, after in zip(gradients, weights[:-1], weights[1:], strict=True):
+        velocity = 0.9 * velocity + gradient + 0.2 * before
+        np.testing.assert_allclose(after, before - 0.1 * velocity, atol=1e-6)
+
+
+def test_adamw_takes_its_decay_rates_and_epsilon_from_the_recipe():
+    rate, decay, betas, eps = 0.01, 0.2, (0.5, 0.7), 1e-2
+    task = tiny_task(learning_rate=rate, weight_decay=decay, beta1=betas[0], beta2=betas[1], adam_eps=eps)
+    gradients, weights = gradient_steps(Trainer(task), 3)
+    first = second = 0.0
+    for step, (gradient, before, after) in enumerate(zip(gradients, weights[:-1], weights[1:], strict=True), 1):
+        first, second = (
+            beta * moment + (1 - beta) * gradient**power
+            for beta, moment, power in zip(betas, (first, second), (1, 2), strict=True)
+        )
+        mean, root = first / (1 - betas[0] ** step), np.sqrt(second / (1 - betas[1] ** step))
+        np.testing.assert_allclose(after, before * (1 - rate * decay) - rate * mean / (root + eps), atol=1e-6)
+
+
+@pytest.mark.parametrize("method", ["bp", "dfa", "kolen_pollack"])
+def test_the_norm_of_all_gradients_is_at_most_the_limit(method):
+    free, _ = gradient_steps(Trainer(tiny_task(method=method)), 1)
+    network = [parameter.numel() for parameter in tiny_task(method=method).network.parameters()]
+    norm = np.linalg.norm(free[0][: sum(network)])
+    for limit, scale in ((norm / 3, 1 / 3), (3 * norm, 1)):
+        found, _ = gradient_steps(Trainer(tiny_task(method=method, clip_gradient=limit)), 1)
+        np.testing.assert_allclose(found[0], scale * free[0], rtol=1e-4, atol=1e-12)  # the feedback's own too
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        {"clip_credit": 0.1, "credit_norm": "none"},
+        {"clip_gradient": 0.1, "optimizer": "sgd", "momentum": 0.9},
+        {"schedule": "step", "step_epochs": 1, "warmup_epochs": 1},
+    ],
+)
+def test_a_step_of_a_recipe_leaves_its_numbers_where_they_are(recipe):
+    trainer = Trainer(tiny_task(epochs=3, **recipe))
+    train_mode(trainer.setup.network)
+    with Unread() as watch:
+        trainer.train_batch([torch.arange(4)])
+    assert watch.seen > 20
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
 @pytest.mark.parametrize("method", ["bp", "kolen_pollack"])
-def test_a_run_under_sgd_resumes_bit_equal(tmp_path, method):
-    raw = {"method": method, "optimizer": "sgd", "learning_rate": 0.05, "epochs": 2}
+def test_a_run_under_sgd_resumes_bit_equal(tmp_path, method, momentum):
+    raw = {"method": method, "optimizer": "sgd", "learning_rate": 0.05, "epochs": 2, "momentum": momentum}
     whole, first, second = (Trainer(tiny_task(**raw)) for _ in range(3))
     whole.run_epoch(), whole.run_epoch()
     first.run_epoch()

@@ -28,6 +28,7 @@ from fa_registry.protocol.credit import exact_sites
 from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.replay_summary import series_label
 from fa_registry.records import AuditReport, EditionReference, Exclusion, Reading, RunAudit, RunSpec
+from fa_registry.records.runs import OF_CREDIT
 from fa_registry.reporting.audit_rows import audit_row
 from fa_registry.reporting.figure_models import PageFigure, SettingFigures
 from fa_registry.reporting.figures import by_site
@@ -319,14 +320,8 @@ class CompareContext:
 
 NO_FIELD = "—"
 OF_A_METHOD = (
-    "method",
-    "method_options",
-    "penalty",
-    "penalty_embedding",
-    "control",
-    "seed",
-    "weights",
-    "recipe.credit_norm",
+    *("method", "method_options", "penalty", "penalty_embedding", "control", "seed", "weights"),
+    *(f"recipe.{name}" for name in OF_CREDIT),
 )
 
 
@@ -336,7 +331,8 @@ def differing_fields(columns: Sequence[Group]) -> dict[str, tuple[str, ...]]:
     The seeds of a column are one value.
     """
     seeds = (", ".join(str(run.record.spec.seed) for run in column.runs) for column in columns)
-    specs = (jsonio.encode(column.runs[0].record.spec) for column in columns)
+    specs = (column.runs[0].record.spec for column in columns)
+    specs = ({**jsonio.encode(spec), "recipe": jsonio.encode(vars(spec.recipe))} for spec in specs)
     flat = [dict(_flat({**spec, "seed": seed})) for spec, seed in zip(specs, seeds, strict=True)]
     names = dict.fromkeys(name for fields in flat for name in fields)
     values = {name: tuple(fields.get(name, NO_FIELD) for fields in flat) for name in names}

@@ -324,6 +324,7 @@ def _recipe(spec: RunSpec, credit_scale: str) -> str:
         f"{recipe.schedule} schedule, batch {recipe.batch_size}, credit norm {recipe.credit_norm}{scale}, "
         f"{spec.epochs} epochs, {spec.precision} on {spec.device_class}"
     )
+    text = ", ".join([text, *(f"{name} {value}" for name, value in recipe.further.items())])
     text += f", residual penalty λ = {spec.penalty:g}" if spec.penalty else ", no residual penalty"
     return f"{text}, embedding penalty λ_0 = {spec.penalty_embedding:g}" if spec.penalty_embedding else text
 
