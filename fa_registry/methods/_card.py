@@ -44,6 +44,8 @@ class MethodCard:
             warns if the credit becomes equal to the gradient.
         tasks: names of the tasks that the method trains. The method also trains any task whose card has the same `positions` as
             that of a listed task.
+        local_heads: whether the blocks learn by the losses of local heads. Such a method can be compared with the control
+            `deep_supervision`, which trains the same heads and all blocks by backpropagation.
     """
 
     name: str
@@ -67,6 +69,7 @@ class MethodCard:
     needs_autograd: bool = False
     may_reach_bp: bool = False
     tasks: tuple[str, ...] = SAMPLE_TASKS
+    local_heads: bool = False
 
     def __post_init__(self):
         problems = [name for name in REQUIRED if not getattr(self, name)]
