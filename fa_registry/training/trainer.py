@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from fa_registry.architectures.base import noisy
+from fa_registry.methods._deep_supervision import DeepSupervision
 from fa_registry.records import Reading, RunSpec
 from fa_registry.seeding import generator
 from fa_registry.tasks import reported_metrics
@@ -193,7 +194,8 @@ class Trainer:
         setup, spec = self.setup, self.setup.spec
         self.optimizer.zero_grad(set_to_none=True)
         if setup.method.end_to_end:
-            sums = backprop_step(setup.network, images, labels, spec.penalty, self._run, setup.task)
+            heads = setup.feedback if isinstance(setup.method, DeepSupervision) else None
+            sums = backprop_step(setup.network, images, labels, spec.penalty, self._run, setup.task, heads)
         else:
             sums = local_credit_step(
                 setup.network,

@@ -138,6 +138,7 @@ FINDINGS = [
     ({}, {"recipe": recipe(schedule="constant")}),
     ({"penalty": 0.01}, {}),
     ({**BP, "control": "frozen"}, {**BP, "control": "shallow"}),
+    *(({**BP, "control": "deep_supervision"}, {**BP, "control": other}) for other in ("none", "frozen", "shallow")),
     ({**BP, "control": "frozen_long", "epochs": 4}, {**BP, "control": "frozen", "epochs": 2}),
     ({"weights": "a"}, {"weights": "a", "method": "fa"}),
     ({"weights": "a"}, {"seed": 43}),
