@@ -361,6 +361,7 @@ def _with_options(setting: Setting, case: NetworkCase, changes: dict[str, Scalar
 
 
 SHAKE = 0.5
+TIED = "the head and the token embedding share one weight"
 
 
 def drtp_ignores_error(setting: Setting) -> CheckOutcome:
@@ -370,7 +371,7 @@ def drtp_ignores_error(setting: Setting) -> CheckOutcome:
     equal, and the update of the head must change.
     """
     if setting.options.get("tied"):
-        return inapplicable("the head and the token embedding share one weight")
+        return inapplicable(TIED)
     case = setting.case()
     original = case.step()
     shake(case.network.out_head, setting.seed)
@@ -430,13 +431,16 @@ def credit_ignores_blocks_above(setting: Setting) -> CheckOutcome:
 
     If the weights of the head and of blocks l+1..L change, c_l must stay bitwise equal.
     """
+    if setting.options.get("tied"):
+        return inapplicable(TIED)
     case = setting.case()
     inputs = case.inputs()
     original = case.credits(inputs)
     modules_above = [*case.network.blocks, case.network.out_head]
     for site in range(case.blocks, -1, -1):  # from the top down, so that each iteration adds the next block below
         shake(modules_above[site], setting.seed)
-        hidden = [state.detach() for state in case.network.hidden(case.images)]  # unchanged up to this site
+        with eval_mode(case.network):
+            hidden = [state.detach() for state in case.network.hidden(case.images)]  # unchanged up to this site
         shaken = case.credits(dataclasses.replace(inputs, hidden=hidden))
         if not torch.equal(shaken[site], original[site]):
             worst = relative_error(shaken[site], original[site])

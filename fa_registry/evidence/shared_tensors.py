@@ -14,7 +14,7 @@ from torch import Tensor
 from fa_registry import methods
 from fa_registry.architectures.base import part_of
 from fa_registry.errors import RegistryError
-from fa_registry.records import FROZEN_LONG, RunRecord, RunSpec
+from fa_registry.records import DEEP_SUPERVISION, FROZEN_LONG, RunRecord, RunSpec
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import Tracker
 from fa_registry.training.checkpoint import load_tensors
@@ -149,6 +149,8 @@ def effective_control(spec: RunSpec) -> str:
 
 def _exact_blocks(spec: RunSpec) -> int | None:
     """Return the number of trained blocks if all trained parts got the exact gradient, else None."""
+    if spec.control == DEEP_SUPERVISION:  # the losses of its heads change every gradient
+        return None
     initial = initial_weights(spec)
     try:
         sites = methods.CATALOG.get(spec.method).card.exact_sites

@@ -48,6 +48,8 @@ class MethodCard:
         prediction: how the method predicts by itself (base.HasOwnPrediction). Empty if the head predicts.
         tasks: names of the tasks that the method trains. The method also trains any task whose card has the same `positions` as
             that of a listed task.
+        local_heads: whether the blocks learn by the losses of local heads. Such a method can be compared with the control
+            `deep_supervision`, which trains the same heads and all blocks by backpropagation.
     """
 
     name: str
@@ -74,6 +76,7 @@ class MethodCard:
     anchor_steps: str = ""
     tasks: tuple[str, ...] = SAMPLE_TASKS
     prediction: str = ""
+    local_heads: bool = False
 
     def __post_init__(self):
         problems = [name for name in REQUIRED if not getattr(self, name)]

@@ -173,6 +173,10 @@ class CreditInputs:
         labels = self.labels if labels is None else labels
         return (self.task or task_of(labels)).sample_losses(outputs, labels)
 
+    def errors_of(self, outputs: Tensor) -> Tensor:
+        """Compute the errors ∂ℓ_i/∂z_i, (N, C), of given outputs z (N, C) for the labels of the batch."""
+        return (self.task or task_of(self.labels)).output_error(outputs, self.labels)
+
 
 class Method(abc.ABC):
     """Base class of methods: a card, the initial feedback state, and the credit.

@@ -64,6 +64,7 @@ from fa_registry.records.runs import (
     CONFORMANCE_STATES,
     CREDIT_CHECK,
     DATA_CHECK,
+    DEEP_SUPERVISION,
     FROZEN_LONG,
     LONGER,
     NETWORK_CHECK,

@@ -26,6 +26,8 @@ MOST = {
 COUNT = re.compile("[1-9][0-9]{0,5}")  # a whole number of at least 1, as text
 # The frozen control with LONGER times the epochs of the runs that are compared with it.
 FROZEN_LONG, LONGER = "frozen_long", 2
+# The control that trains all blocks by backpropagation, with the local heads of methods such as mono_forward.
+DEEP_SUPERVISION = "deep_supervision"
 STRUCTURE = "structure"  # the only option of a user-supplied network in a specification: a digest of its weights' names and shapes
 
 

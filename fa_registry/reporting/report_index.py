@@ -12,11 +12,12 @@ from functools import cached_property
 
 from fa_registry.metrics import Known, kind_of, subject_of
 from fa_registry.protocol.builtin_editions import DIGEST, FOREIGN, SHIPPED, describe_edition, provenance_of
-from fa_registry.protocol.grouping import Group, groups, seeds_key
+from fa_registry.protocol.grouping import Group, groups, newest_controls, seeds_key
 from fa_registry.protocol.near_settings import Differing, NearSettings
 from fa_registry.protocol.replay_summary import replays_text
 from fa_registry.protocol.verdict import combine_verdicts
 from fa_registry.records import (
+    DEEP_SUPERVISION,
     FROZEN_LONG,
     AuditReport,
     EditionReference,
@@ -152,6 +153,19 @@ class Sources:
             and spec.setting.identity == setting
             and spec.seed in seeds
         ]
+
+    def deep_supervision(self, group: Group) -> list[RunAudit]:
+        """Return the controls deep_supervision in the setting of a group, one for each of its seeds.
+
+        The newest control of a seed counts. Only complete and intact runs that bp trained without a penalty count.
+        """
+        records = (
+            run.record for run in self.report.runs if (run.record.spec.method, run.record.spec.penalty) == ("bp", 0)
+        )
+        controls = newest_controls(records, DEEP_SUPERVISION)
+        keys = [(run.record.spec.setting.identity, run.record.spec.seed) for run in group.runs]
+        chosen = {controls[key].run_id for key in keys if key in controls}
+        return [run for run in self.report.runs if run.record.run_id in chosen]
 
     @cached_property
     def near_settings(self) -> NearSettings:

@@ -8,8 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fa_registry.metrics import (
+    DEFAULT,
     LAST_SITE,
     NONE,
+    Headline,
     Known,
     Metric,
     at_last_site,
@@ -24,7 +26,7 @@ from fa_registry.metrics import (
 )
 from fa_registry.protocol.answer_intervals import sample_interval
 from fa_registry.protocol.credit import RANK, carried_text
-from fa_registry.protocol.evidence_rules import TITLES
+from fa_registry.protocol.evidence_rules import TITLES, control_doubt
 from fa_registry.protocol.paired_runs import common_bigram, common_chance
 from fa_registry.protocol.replay_summary import as_logged
 from fa_registry.records import RESIDUAL, STREAM, AuditReport, Finding, ProofLevel, Reading, RunAudit, RunRecord
@@ -43,6 +45,7 @@ from fa_registry.statistics import CONFIDENCE, level_text
 
 BY_AUTHOR = "the {} is stated by the author, so it is not paired by seed"
 NOT_PROVEN = "the metrics or training of the frozen control are not proven, so the control is not paired by seed"
+UNPROVEN = "the metrics or training of a control are not proven, so the control is not paired by seed"
 NO_CONTROL = "no frozen control of the same setting and seed"
 OVER_TEST_SET, OVER_SAMPLES = "seeds and test samples", "seeds and the samples of the evaluation batch"
 Columns = tuple[Metric, ...]  # columns of a table with one number per run
@@ -99,6 +102,20 @@ class Values:
                 for seed, control in controls
             ),
         )
+
+    def margin_over(self, runs: Iterable[RunAudit], controls: Iterable[RunAudit]) -> Estimate:
+        """Return the margin of runs over given controls, as a mean over the common seeds.
+
+        Runs and controls are paired by seed. If a control is not proven, the mean has no interval.
+        """
+        by_seed = {control.record.spec.seed: control.record for control in controls}
+        pairs = [(run.record, by_seed[seed]) for run in runs if (seed := run.record.spec.seed) in by_seed]
+        headline = headline_of(pairs[0][0].measurements) if pairs else DEFAULT
+        estimate = seed_estimate(headline.margin_metric, (_paired(headline, *pair) for pair in pairs))
+        if estimate.low.value is None or not any(map(_is_unproven, (control for _, control in pairs))):
+            return estimate
+        reason = Reading(None, UNPROVEN)
+        return dataclasses.replace(estimate, low=reason, high=reason)
 
     def stated(self, run: RunAudit) -> bool:
         """Return whether the main metric of the run's frozen control is known but not verified.
@@ -165,6 +182,20 @@ class Values:
             return estimate
         reason = Reading(None, NOT_PROVEN if stated[0].frozen_doubt else _by_author(stated[0]))
         return dataclasses.replace(estimate, low=reason, high=reason)
+
+
+def _paired(headline: Headline, record: RunRecord, control: RunRecord) -> SeedValue:
+    """Return the margin of a run over its control."""
+    readings = [scalar_metric(one, headline.name) for one in (record, control)]
+    reading = next((one for one in readings if one.value is None), None) or Reading(
+        headline.difference(*(one.value for one in readings))
+    )
+    return SeedValue(record.spec.seed, Number(reading, headline.margin_kind, (record.run_id, control.run_id)))
+
+
+def _is_unproven(control: RunRecord) -> bool:
+    """Return whether a control is not proven; without a recomputation, its logged metrics count."""
+    return bool(control_doubt(control, trusts_logged=control.integrity.state == "trusted"))
 
 
 def scalar_metric(record: RunRecord, name: str) -> Reading:

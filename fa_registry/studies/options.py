@@ -84,8 +84,9 @@ class SpecOptions:
     penalty: float | str = option(0, "Strength λ of the residual penalty; 0: no penalty.")
     control: str = option(
         "none",
-        "Control to train: none, frozen, frozen_long (of twice the epochs), shallow, or ladder_K (trains only the last K blocks).",
-        completes=("none", "frozen", "frozen_long", "shallow", "ladder_"),
+        "Control to train: none, frozen, frozen_long (of twice the epochs), shallow, "
+        "ladder_K (trains only the last K blocks), or deep_supervision (bp with local heads).",
+        completes=("none", "frozen", "frozen_long", "shallow", "ladder_", "deep_supervision"),
     )
     settings: Mapping[str, Any] = option(
         None,

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, get_args
 from fa_registry import jsonio
 from fa_registry.errors import InvalidFields, unknown_name_text
 from fa_registry.field_types import Converted, Filled, Text
-from fa_registry.records import FROZEN_LONG, LONGER, RunSpec
+from fa_registry.records import DEEP_SUPERVISION, FROZEN_LONG, LONGER, RunSpec
 from fa_registry.records.runs import OF_CREDIT
 from fa_registry.studies.study_files import StudyVariant, find, parse_variant
 from fa_registry.studies.study_files import names as names
@@ -25,7 +25,7 @@ from fa_registry.training.controls import depth, ladder
 from fa_registry.training.kept_states import AUTO, asked_states
 from fa_registry.training.specs import NAMES, RECIPE_FIELDS, parse_spec
 
-Control = Literal["frozen", "frozen_long", "shallow", "ladder"]
+Control = Literal["frozen", "frozen_long", "shallow", "ladder", "deep_supervision"]
 CONTROLS = get_args(Control)
 RecipeField = Literal["epochs", "precision", *RECIPE_FIELDS]
 TABLES = {"recipe": get_args(RecipeField), "controls": CONTROLS}  # tables of the file; tables of a grid have priority
@@ -101,7 +101,7 @@ class StudyTable:
     """recipe of every grid. A grid may replace fields of this recipe. A list of values makes one setting per value"""
     controls: Mapping[Control, bool] = field(default_factory=dict)
     """controls that are trained for every setting; `frozen` is true by default. `frozen_long` is the frozen control with twice the
-    epochs of its setting"""
+    epochs of its setting. `deep_supervision` is trained for the settings of methods with local heads, such as mono_forward"""
     keep_states: Annotated[int | str, Converted(asked_states)] = AUTO
     """number of training states to store per run, or `all`. From each state, an audit can replay the next epoch on any machine.
     `auto` stores 3 states if these need at most 5 % of the disk space of the run. Set this field for results that will be published
@@ -242,7 +242,8 @@ def _of_variant(fields: dict[str, Any], variant: StudyVariant) -> dict[str, Any]
 def controls_of(spec: RunSpec, controls: tuple[str, ...]) -> Iterator[RunSpec]:
     """Yield the specifications of the controls of a trained specification.
 
-    The ladder controls train the same method. All other controls train backpropagation without a penalty.
+    The ladder controls train the same method. All other controls train backpropagation without a penalty. A method without local
+    heads has no control deep_supervision.
 
     Raises:
         InvalidFields: frozen_long is expected without frozen, or ladder for a network without the option num_blocks.
@@ -256,10 +257,33 @@ def controls_of(spec: RunSpec, controls: tuple[str, ...]) -> Iterator[RunSpec]:
         if control == "ladder":
             yield from _depths(spec)
             continue
+        if control == DEEP_SUPERVISION and not _has_local_heads(spec.method):
+            continue
         fields = {"recipe": spec.recipe.for_controls}
         if control == FROZEN_LONG:
             fields["epochs"] = LONGER * spec.epochs
         yield dataclasses.replace(spec.unpenalised, method="bp", method_options={}, control=control, **fields)
+
+
+def _has_local_heads(method: str) -> bool:
+    """Return whether the blocks of a method learn by local heads, according to its card."""
+    return NAMES["method"].describe(method).card.local_heads
+
+
+def _without_heads(trained: list[tuple[RunSpec, GridCell]], grids: Mapping[int, Mapping[str, Any]]) -> Iterator[str]:
+    """Yield a problem for each table of controls with deep_supervision for methods without local heads."""
+    chosen = {
+        f"grid[{number}].controls": grid["methods"]
+        for number, grid in grids.items()
+        if grid.get("controls", {}).get(DEEP_SUPERVISION)
+    }
+    of_study = dict.fromkeys(spec.method for spec, cell in trained if DEEP_SUPERVISION in cell.controls)
+    for table, names_in_table in (chosen or {"controls": of_study}).items():
+        if names_in_table and not any(map(_has_local_heads, names_in_table)):
+            yield (
+                f"{table}.{DEEP_SUPERVISION}: expected a method with local heads, such as mono_forward, because this control "
+                f"trains the same heads; found {', '.join(names_in_table)}"
+            )
 
 
 def _depths(spec: RunSpec) -> Iterator[RunSpec]:
@@ -367,6 +391,7 @@ def expanded(file: StudyFile, overrides: Mapping[str, Any]) -> Study:
                 trained.append((parse_spec(cell.fields, reported=reported), cell))
             except InvalidFields as error:
                 problems += error.problems
+    problems += [] if problems else _without_heads(trained, grids)
     if problems:
         raise InvalidFields(f"study {file.path}", list(dict.fromkeys(problems)))
     return Study(

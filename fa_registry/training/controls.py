@@ -1,4 +1,4 @@
-"""Controls of a method, which are runs with fewer trained blocks.
+"""Controls of a method: runs with fewer trained blocks, or backpropagation with local heads.
 
 A control has the initial weights and the data order of its setting.
 
@@ -7,6 +7,8 @@ frozen_long: the same with twice the epochs of its setting; the schedule is stre
 shallow: the network has no blocks.
 ladder_K: the run's method trains only the last K of the L blocks. ladder_0 with the method bp is equal to frozen. ladder_L is not
 a control, because it trains all blocks.
+deep_supervision: backpropagation trains all blocks with the loss of the output plus the losses of the local heads.
+Methods with local heads are compared with deep_supervision, which has the same heads (methods/_deep_supervision.py).
 
 A frozen block does not change at all. Its BatchNorm stays in eval mode with the initial statistics.
 """
@@ -16,14 +18,15 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from fa_registry.records import FROZEN_LONG
+from fa_registry.records import DEEP_SUPERVISION, FROZEN_LONG
 
 if TYPE_CHECKING:
     from torch import nn
 
     from fa_registry.architectures.base import Network
 
-NAMES = ("none", "frozen", FROZEN_LONG, "shallow")
+NAMES = ("none", "frozen", FROZEN_LONG, "shallow", DEEP_SUPERVISION)
+ALL_BLOCKS = ("none", DEEP_SUPERVISION)  # train every block
 DEPTH = re.compile(r"ladder_(0|[1-9]\d*)")  # one spelling per K, because ladder_02 and ladder_2 would be different runs
 
 
@@ -47,13 +50,13 @@ def control_name(value: str) -> str:
 
 def trains_blocks(control: str) -> bool:
     """Return whether a run with this control trains a block (if its network has one)."""
-    return control == "none" or bool(depth(control))
+    return control in ALL_BLOCKS or bool(depth(control))
 
 
 def trainable_parameters(network: Network, control: str) -> list[nn.Parameter]:
     """Return the parameters that this control trains; set requires_grad of frozen blocks to False."""
     blocks = len(network.blocks)
-    trained_count = blocks if control == "none" else depth(control) or 0
+    trained_count = blocks if control in ALL_BLOCKS else depth(control) or 0
     for block in network.blocks[: blocks - trained_count]:
         block.requires_grad_(False)
     return [parameter for parameter in network.parameters() if parameter.requires_grad]

@@ -20,6 +20,7 @@ from fa_registry.datasets._files import data_root
 from fa_registry.datasets.base import Dataset, DatasetCard, Splits, plain_splits
 from fa_registry.diagnostics.h_norm import state_norms
 from fa_registry.errors import InvalidFields, PluginError
+from fa_registry.methods._deep_supervision import DeepSupervision
 from fa_registry.methods.base import HasOwnPrediction, Method, NetworkShape
 from fa_registry.network_mode import eval_mode
 from fa_registry.records import RunSpec
@@ -83,7 +84,7 @@ class RunSetup:
     @property
     def has_feedback(self) -> bool:
         """Whether the method may have a feedback state."""
-        return not self.method.end_to_end
+        return not self.method.end_to_end or isinstance(self.method, DeepSupervision)
 
     @property
     def evaluation(self) -> Mapping[str, Tensor]:

@@ -12,7 +12,7 @@ from fa_registry.architectures._card import TOKENS, ArchitectureCard
 from fa_registry.datasets.base import Dataset, DatasetCard
 from fa_registry.methods._card import MethodCard
 from fa_registry.plugin_registry import Description
-from fa_registry.records import Option, RunSpec, Scalar
+from fa_registry.records import DEEP_SUPERVISION, Option, RunSpec, Scalar
 from fa_registry.tasks import TaskCard
 
 if TYPE_CHECKING:
@@ -31,14 +31,20 @@ class SpecPlugins:
 
     Args:
         method, architecture, dataset: names of the plug-ins.
+        control: name of the control. For `deep_supervision`, the method is backpropagation with local heads.
     """
 
-    def __init__(self, method: str, architecture: str, dataset: str):
+    def __init__(self, method: str, architecture: str, dataset: str, control: str = "none"):
         self._names = {"method": method, "architecture": architecture, "dataset": dataset}
+        self._has_local_heads = (method, control) == ("bp", DEEP_SUPERVISION)
         self._described: dict[str, Description] = {}
 
     @cached_property
     def method(self) -> Method:
+        if self._has_local_heads:
+            from fa_registry.methods._deep_supervision import DeepSupervision
+
+            return DeepSupervision()
         return methods.CATALOG.get(self._names["method"])
 
     @cached_property
@@ -85,7 +91,7 @@ class SpecPlugins:
 
 def find_plugins(spec: RunSpec) -> SpecPlugins:
     """Return the plug-ins of a specification, which keeps them for later calls."""
-    return vars(spec).setdefault(KEPT, SpecPlugins(spec.method, spec.architecture, spec.dataset))
+    return vars(spec).setdefault(KEPT, SpecPlugins(spec.method, spec.architecture, spec.dataset, spec.control))
 
 
 def task_problems(method: MethodCard, architecture: ArchitectureCard, task: TaskCard) -> list[str]:

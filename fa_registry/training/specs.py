@@ -18,7 +18,7 @@ from fa_registry.field_types import Converted, Limits
 from fa_registry.jsonio import parse_fields
 from fa_registry.methods._card import SAMPLE_TASKS
 from fa_registry.plugin_registry import Description
-from fa_registry.records import FROZEN_LONG, LONGER, Option, Recipe, RunSpec, Scalar
+from fa_registry.records import DEEP_SUPERVISION, FROZEN_LONG, LONGER, Option, Recipe, RunSpec, Scalar
 from fa_registry.records.manifest_checks import BatchSize
 from fa_registry.records.runs import MOST, OF_CREDIT, plain, validation_count
 from fa_registry.training import controls, device_names
@@ -79,7 +79,7 @@ def parse_spec(raw: Mapping[str, Any], subject: str = "run specification", repor
     Raises:
         InvalidFields: if a field is unknown, missing or invalid. The error lists all problems.
     """
-    plugins = SpecPlugins(*(str(raw.get(name)) for name in NAMES))
+    plugins = SpecPlugins(*(str(raw.get(name)) for name in NAMES), control=str(raw.get("control")))
     given = {name: value for name, value in raw.items() if value is not None and value != ""}
     problems = [f"{name}: {_unknown_field(name, raw)}" for name in given if name not in TYPES]
     values, wrong = parse_fields(TYPES, {name: value for name, value in given.items() if name in TYPES})
@@ -198,7 +198,7 @@ def _check_control(values: dict[str, Any], method: Description, blocks: int | No
     """Return the problems of the control. `blocks` is None if the architecture has no option num_blocks."""
     control, problems = values.get("control", "none"), []
     depth = controls.depth(control)
-    if depth is None and control != "none" and not method.traits["end_to_end"]:
+    if depth is None and control not in ("none", DEEP_SUPERVISION) and not method.traits["end_to_end"]:
         problems.append(f"control: expected method 'bp' for the {control} control, found {values['method']!r}")
     if depth is not None and (blocks is None or depth > blocks):
         found_text = "has no option num_blocks" if blocks is None else f"has {blocks} blocks (num_blocks={blocks})"
@@ -208,8 +208,10 @@ def _check_control(values: dict[str, Any], method: Description, blocks: int | No
             f"epochs: expected an even number for the {control} control, which trains {LONGER} times the epochs of its setting; "
             f"found {values['epochs']}"
         )
+    penalised = [name for name in ("penalty", "penalty_embedding") if values.get(name)]
+    if control == DEEP_SUPERVISION and (values["method"] != "bp" or penalised or blocks == 0):
+        problems.append(f"control: {control} needs method 'bp', at least one block and no penalty")
     if not controls.trains_blocks(control):
-        penalised = [name for name in ("penalty", "penalty_embedding") if values.get(name)]
         problems += [f"{name}: expected 0 for the {control} control, which has no trained blocks" for name in penalised]
     return problems
 

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from fa_registry.architectures.base import Network
 from fa_registry.methods._backward_weights import backward_through
+from fa_registry.methods._local_heads import LocalHeads
 from fa_registry.methods._relaxation import quiet
 from fa_registry.methods.base import CreditedStates, CreditInputs, Method, UsesBackwardWeights
 from fa_registry.tasks import Task, task_of
@@ -255,16 +256,19 @@ def backprop_step(
     run: Run = call,
     task: Task | None = None,
     penalty_embedding: float = 0.0,
+    heads: LocalHeads | None = None,
 ) -> StepSums:
     """Fill every .grad with the gradient of mean_i ℓ_i + λ Σ_l mean_i ||f_l||² + λ_0 mean_i ||h_0||².
 
-    ℓ_i is the task's loss of one sample. The graph is not cut between the blocks.
+    ℓ_i is the task's loss of one sample. The graph is not cut between the blocks. The reported sums do not contain the losses of
+    local heads.
 
     Args:
         labels: class numbers (N,), or target values (N, C).
         penalty, penalty_embedding: λ and λ_0.
         run: see devices.runner.
         task: the task, or None for the built-in task that fits the type of the labels.
+        heads: local heads, whose losses Σ_l mean_i ℓ_l are added, or None for no heads.
     """
     states, branches = [run(network.embed, images)], []
     for block in network.blocks:
@@ -280,6 +284,10 @@ def backprop_step(
     if penalty_embedding and states[0].requires_grad:
         roots.append(states[0])
         root_gradients.append(states[0].detach() * (2 * penalty_embedding / count))
+    if heads is not None:
+        inputs = CreditInputs(states, output.error, output.targets, output.error, labels=labels, task=output.task)
+        roots.append(heads.loss(inputs))
+        root_gradients.append(torch.ones_like(roots[-1]))
     if any(root.requires_grad for root in roots):
         torch.autograd.backward(roots, root_gradients)
     return output.sums(labels, penalty_sum(penalised, penalty, logits, states[0], penalty_embedding))

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from fa_registry.architectures.base import noisy
+from fa_registry.methods._deep_supervision import DeepSupervision
 from fa_registry.methods.base import HasAnchorSteps
 from fa_registry.records import FROZEN_LONG, LONGER, Reading, RunSpec
 from fa_registry.seeding import generator
@@ -193,8 +194,9 @@ class Trainer:
         setup, spec = self.setup, self.setup.spec
         self.optimizer.zero_grad()
         if setup.method.end_to_end:
+            heads = setup.feedback if isinstance(setup.method, DeepSupervision) else None
             penalties = (spec.penalty, self._run, setup.task, spec.penalty_embedding)
-            sums = backprop_step(setup.network, images, labels, *penalties)
+            sums = backprop_step(setup.network, images, labels, *penalties, heads)
         else:
             sums = local_credit_step(
                 setup.network,

@@ -10,7 +10,7 @@ import pytest
 
 from fa_registry.errors import UsageError
 from fa_registry.provenance import NOT_A_CHECKOUT
-from fa_registry.records import Exclusion, SelectionSummary, Verdict
+from fa_registry.records import Exclusion, Integrity, SelectionSummary, Verdict
 from fa_registry.reporting.labels import control_of
 from fa_registry.reporting.pages.form import (
     blanks,
@@ -301,3 +301,38 @@ def test_the_form_shows_the_margin_over_both_frozen_controls_and_what_frozen_blo
         text = " ".join(re.sub(r"<[^>]*>|\\", "", page).split())  # no-break spaces are spaces
         assert "over frozen_long, with twice the epochs, −4.0 pp" in text and "divided by its value at site 0" in text
         assert "shallow): 70.0" in text
+
+
+def test_a_method_with_local_heads_is_compared_with_deep_supervision(form, judged, record):
+    def runs_of(method, accuracy, **changes):
+        return [full(record(method, seed, accuracy, 1.02, 0.4, 0.0, **changes)) for seed in THREE_SEEDS]
+
+    supervised = runs_of("bp", 0.95, control="deep_supervision")
+    runs = [*runs_of("mono_forward", 0.9), *runs_of("dfa", 0.8), *runs_of("bp", 0.8, control="frozen"), *supervised[:2]]
+    wrong = dataclasses.replace(supervised[2], spec=dataclasses.replace(supervised[2].spec, penalty=0.1))
+    report = judged([*runs, wrong], "2026-12")
+    cards = {**report.cards, "methods/mono_forward": {"local_heads": True}}
+    context = form(dataclasses.replace(report, cards=cards), "mono_forward")
+    assert [value.number.reading.value for value in context.deep_supervision.values] == [0.95] * 2
+    assert [value.seed for value in context.over_deep_supervision.values] == list(THREE_SEEDS[:2])
+    assert context.over_deep_supervision.mean.reading.value == pytest.approx(-5.0)
+    ids = context.over_deep_supervision.values[0].number.run_ids
+    assert ids == (runs[0].run_id, supervised[0].run_id)
+    assert form(report, "dfa").deep_supervision.n == 0 == form(report, "dfa").over_deep_supervision.n
+    for kind in ("html", "md"):
+        page = TemplateRenderer().render(f"form.{kind}.j2", variables(context))
+        text = " ".join(re.sub(r"<[^>]*>|\\", "", page).split())
+        assert "deep_supervision): 95.0" in text and "margin over it −5.0" in text
+
+
+@pytest.mark.parametrize(("state", "has_interval"), [("trusted", True), ("unverifiable", False)])
+def test_a_margin_over_an_unproven_deep_supervision_has_no_interval(judged, record, state, has_interval):
+    def runs_of(method, accuracies, **changes):
+        pairs = zip(THREE_SEEDS, accuracies, strict=True)
+        return [full(record(method, seed, value, 1.02, 0.4, 0.0, **changes)) for seed, value in pairs]
+
+    runs = [*runs_of("mono_forward", (0.9, 0.91, 0.9)), *runs_of("bp", (0.95,) * 3, control="deep_supervision")]
+    runs = [dataclasses.replace(run, integrity=Integrity(state)) for run in runs]
+    audits = judged(runs, "2026-12").runs
+    estimate = Values().margin_over(audits[:3], audits[3:])
+    assert estimate.n == 3 and (estimate.low.value is not None) == has_interval

@@ -151,6 +151,7 @@ FINDINGS = [
     ({"recipe": recipe(warmup_epochs=1)}, {}),
     ({"recipe": recipe(rate_blocks=2.0)}, {}),
     ({**BP, "control": "frozen"}, {**BP, "control": "shallow"}),
+    *(({**BP, "control": "deep_supervision"}, {**BP, "control": other}) for other in ("none", "frozen", "shallow")),
     ({**BP, "control": "frozen_long", "epochs": 4}, {**BP, "control": "frozen", "epochs": 2}),
     ({"weights": "a"}, {"weights": "a", "method": "fa"}),
     ({"weights": "a"}, {"seed": 43}),

@@ -91,6 +91,10 @@ MAY_NOT = [
     ({}, {"method": "bp"}),
     ({}, {"seed": 43}),
     ({"control": "frozen", "method": "bp"}, {"method": "bp"}),
+    *(
+        ({"control": "deep_supervision", "method": "bp"}, {"control": one, "method": "bp"})
+        for one in ("none", "frozen")
+    ),
     ({"control": "ladder_1", "method": "fa"}, {"control": "ladder_1", "method": "bp"}),
     ({**MLP, "method": "fa"}, {**MLP, "method": "bp"}),
     ({**MLP, "method": "bp"}, {**MLP, "method": "bp", "seed": 43}),

@@ -185,6 +185,28 @@ def test_controls_can_be_chosen(tmp_path):
     assert [spec.control for spec in load_study(study_file(tmp_path, text)).specs] == ["none"] * 4 + ["shallow"] * 2
 
 
+def test_deep_supervision_is_trained_for_methods_with_local_heads(tmp_path):
+    text = TINY.replace('["bp", "dfa"]', '["mono_forward", "dfa"]') + "\n[controls]\ndeep_supervision = true\n"
+    specs = load_study(study_file(tmp_path, text)).specs
+    found = [(spec.method, spec.control, spec.penalty) for spec in specs if spec.control == "deep_supervision"]
+    assert found == [("bp", "deep_supervision", 0.0)] * 2
+    assert {spec.setting.identity for spec in specs} == {specs[0].setting.identity}
+
+
+@pytest.mark.parametrize(
+    ("text", "table"),
+    [
+        (TINY + "\n[controls]\ndeep_supervision = true\n", "controls.deep_supervision: "),
+        (TINY + "controls = { deep_supervision = true }\n", "grid[0].controls.deep_supervision: "),
+    ],
+)
+def test_a_control_of_heads_for_methods_without_heads_is_refused(tmp_path, text, table):
+    with pytest.raises(InvalidFields) as caught:
+        load_study(study_file(tmp_path, text))
+    (problem,) = caught.value.problems
+    assert problem.startswith(table) and problem.endswith("found bp, dfa")
+
+
 def test_the_longer_frozen_control_has_twice_the_epochs_and_the_setting_of_its_runs(tmp_path):
     text = TINY + "\n[controls]\nfrozen_long = true\n"
     specs = load_study(study_file(tmp_path, text)).specs

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from fa_registry import methods
+from fa_registry.token_axes import mean_over_positions
 from fa_registry.training.controls import (
     control_name,
     depth,
@@ -17,6 +18,7 @@ from fa_registry.training.controls import (
     trains_blocks,
 )
 from fa_registry.training.loop import train
+from fa_registry.training.step import backprop_step
 from fa_registry.training.trainer import Trainer
 from tests.helpers.covering import every_method
 from tests.helpers.nets import short_task
@@ -86,11 +88,51 @@ def test_names():
     assert [control_name(name) for name in ("none", "shallow", "ladder_3")] == ["none", "shallow", "ladder_3"]
     with pytest.raises(ValueError, match="ladder_K to train the last K blocks, found 'ladder_K'"):
         control_name("ladder_K")
+    assert trains_blocks("deep_supervision") and control_name("deep_supervision") == "deep_supervision"
     assert [trains_blocks(name) for name in ("none", "frozen", "frozen_long", "shallow", "ladder_0", "ladder_1")] == [
         True,
         *[False] * 4,
         True,
     ]
+
+
+SHARED = {"method": "bp", "control": "deep_supervision", "architecture_options": OPTIONS}
+
+
+def test_deep_supervision_starts_with_the_heads_of_a_method_with_heads_and_trains_everything():
+    heads, control = (
+        tiny_task(**one).feedback for one in ({**SHARED, "method": "mono_forward", "control": "none"}, SHARED)
+    )
+    assert weights_equal(heads, control)
+    trainer, _, outcome = trained(**SHARED, epochs=1)
+    assert changed(trainer.setup) == {name for name, _ in trainer.setup.network.named_parameters()}
+    assert not any(
+        torch.equal(*pair) for pair in zip(heads.parameters(), trainer.setup.feedback.parameters(), strict=True)
+    )
+    assert outcome.status == "complete"
+
+
+@pytest.mark.parametrize("architecture", ["resmlp", "mlp", "small_resnet", "vit_mini", "causal_transformer"])
+def test_the_gradient_of_deep_supervision_is_autograds_of_the_sum_of_all_losses(architecture):
+    setup = short_task(architecture, method="bp", control="deep_supervision")
+    network, heads, images, labels = (
+        setup.network.double().train(),
+        setup.feedback.double(),
+        setup.splits.test_images[:9],
+        setup.splits.test_labels[:9],
+    )
+    images = images.double() if images.is_floating_point() else images
+    logits, hidden = network(images, return_hidden=True)
+    losses = [setup.task.sample_losses(logits, labels)]
+    for site, state in enumerate(hidden):
+        state = state if setup.task.by_position else mean_over_positions(state)
+        losses.append(setup.task.sample_losses(state @ getattr(heads, f"M_{site:02d}").T, labels))
+    parameters = [*network.parameters(), *heads.parameters()]
+    expected = torch.autograd.grad(sum(loss.mean() for loss in losses), parameters)
+    sums = backprop_step(network, images, labels, 0.0, task=setup.task, heads=heads)
+    for parameter, gradient in zip(parameters, expected, strict=True):
+        assert torch.allclose(parameter.grad, gradient, rtol=1e-10, atol=1e-14)
+    assert sums.loss.item() == pytest.approx(losses[0].sum().item(), rel=1e-12)
 
 
 def test_a_block_without_parameters_has_nothing_to_keep():

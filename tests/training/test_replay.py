@@ -111,6 +111,8 @@ HONEST = {
     "frozen": {"method": "bp", "control": "frozen"},
     "frozen_long": {"method": "bp", "control": "frozen_long", "epochs": 2},
     "shallow": {"method": "bp", "control": "shallow"},
+    "deep_supervision": {"method": "bp", "control": "deep_supervision"},
+    "learns its heads": {"method": "mono_forward"},
     "ladder": {"method": "dfa", "control": "ladder_1"},
     "no epoch": {"epochs": 0},
     "one epoch": {"epochs": 1},

@@ -100,6 +100,7 @@ def form_context(
     method = card(report, "methods", group.runs[0].record.spec.method)
     exact = exact_sites(method, sites_of(group.runs))
     compared = sources.compared(group, link.href)
+    supervised = sources.deep_supervision(group) if method.get("local_heads") else []
     opinions = _opinions(group, compared.verdicts, sources)
     excluded = sources.excluded(group)
     controls = control_rows(group.runs, sources.values)
@@ -132,6 +133,8 @@ def form_context(
         margin=estimates[headline.margin],
         frozen_scale=sources.values.frozen_scale(group.runs),
         shallow=sources.values.estimate(sources.shallow(group), headline.metric),
+        deep_supervision=sources.values.estimate(supervised, headline.metric),
+        over_deep_supervision=sources.values.margin_over(group.runs, supervised),
         depth=tuple(_depth(opinions[0].findings, group.runs)),
         gamma=estimates[HEADLINE_GAMMA],
         aggregates=tuple(aggregates(group.runs)),
@@ -238,6 +241,11 @@ class FormContext:
     """factor by which the blocks of the frozen controls change the length of the stream, ‖h_L‖/‖h_0‖"""
     shallow: Estimate
     """the main metric of the controls without blocks (shallow) with the same seeds"""
+    deep_supervision: Estimate
+    """for a method with local heads, the main metric of the controls deep_supervision with the same seeds, which bp trains with
+    the same heads"""
+    over_deep_supervision: Estimate
+    """margin of the runs over the controls deep_supervision, paired by seed; in percentage points, or nats"""
     depth: tuple[FindingRow, ...]
     """the leading edition's findings on the margin over the frozen control, in percentage points, or nats"""
     gamma: Estimate
