@@ -15,10 +15,10 @@ from fa_registry.records import Option, Scalar
 
 
 class ResidualBranch(nn.Module):
-    """Branch f(h) = s w2 φ(w1 LN(h)), or LN(h + s w2 φ(w1 h)) − h for a norm after the skip; φ is the activation.
+    """Branch f(h) = s w2 φ(w1 LN(h)), or LN(h + s w2 φ(w1 h)) − h for a norm after the skip.
 
-    The initial w2 is N(0, w2_std²) with zero bias for every init, so h_L ≈ h_0 before training. LN is the norm and s the scale of
-    `form`.
+    φ is the activation. LN is the norm and s the scale of `form`. The initial w2 is N(0, w2_std²) with zero bias for every init,
+    so h_L ≈ h_0 before training.
     """
 
     def __init__(

@@ -17,6 +17,7 @@ from fa_registry.conformance.outcomes import CheckOutcome, failed, inapplicable,
 from fa_registry.conformance.small_networks import CLASSES, NetworkCase, Setting, draw_feedback, linear_case
 from fa_registry.datasets.base import tensors_digest
 from fa_registry.diagnostics import eval_mode
+from fa_registry.diagnostics.base import sample_cosines
 from fa_registry.methods._backward_weights import backward_std, key, layer_weights
 from fa_registry.methods.base import CreditInputs, HasFeedbackRule
 from fa_registry.records import Recipe, Scalar
@@ -118,7 +119,7 @@ def forward_estimates_converge(setting: Setting) -> CheckOutcome:
         for _ in range(FORWARD_STEPS):
             setting.method.update_feedback(case.feedback, inputs)
     cosines = [
-        nn.functional.cosine_similarity(case.feedback.matrix(site), output.T, dim=0).min().item()
+        sample_cosines(case.feedback.matrix(site).T, output).min().item()
         for site, output in enumerate(outputs, start=1)
     ]
     figure = (

@@ -537,21 +537,17 @@ def chosen_on_validation(context: PitfallContext) -> Answered:
     if reading.value is None:
         return UNKNOWN, reading.reason or "the metric of the validation samples is not recorded"
     if blind:
-        return (
-            UNKNOWN,
-            f"runs with another λ, rate or number of epochs have no validation samples: {', '.join(blind[:SHOWN])}",
-        )
-    measured = f"{num(reading.value, 4)} on validation samples, a share of {share:g} of the training data that was not trained on"
-    return (
-        AVOIDED,
-        f"{measured}; {len(others)} other combinations of λ, rates and epochs in this report have such samples too",
-    )
+        names = ", ".join(blind[:SHOWN])
+        return UNKNOWN, f"runs with another λ, rate or number of epochs have no validation samples: {names}"
+    text = f"{num(reading.value, 4)} on validation samples, a share of {share:g} of the training data that was not trained on"
+    more = f"{len(others)} other combinations of λ, rates and epochs in this report have such samples too"
+    return AVOIDED, f"{text}; {more}"
 
 
 def _alternative(spec: RunSpec) -> RunSpec:
     """Return the specification without seed, validation share, λ, rates and epochs."""
     rates = {"learning_rate": 0.0, "rate_embedding": 1.0, "rate_blocks": 1.0, "rate_head": 1.0, "validation": 0.0}
-    return replace(spec, seed=0, penalty=0.0, epochs=0, weights="", recipe=replace(spec.recipe, **rates))
+    return replace(spec.unpenalised, seed=0, epochs=0, weights="", recipe=replace(spec.recipe, **rates))
 
 
 # (title with {} for the main metric, lint rule, function that answers for one run), in the order of protocol.md
@@ -574,11 +570,8 @@ QUESTIONS: tuple[tuple[str, str, Question], ...] = (
     ("BatchNorm or dropout in training mode while measuring", "FA012", eval_mode),
 )
 
-OF_VALIDATION = (
-    "λ, learning rates or epochs chosen on the test set",
-    "",
-    chosen_on_validation,
-)  # asked if there are samples
+# asked only of runs with validation samples
+OF_VALIDATION = ("λ, learning rates or epochs chosen on the test set", "", chosen_on_validation)
 
 
 def pitfalls(group: Group, sources: Sources) -> tuple[Pitfall, ...]:
