@@ -354,7 +354,7 @@ def test_metrics(setup: RunSetup) -> dict[str, Reading]:
         metrics["excess_nats"] = loss if loss.value is None else Reading(loss.value - splits.entropy_rate)
     if splits.validation_labels is not None:
         name, held_out = setup.task.headline.name, (splits.validation_images, splits.validation_labels)
-        metrics[f"{name}{VALIDATION}"] = reported_metrics(setup.task, "evaluate", setup.network, *held_out)[name]
+        metrics[f"{name}{VALIDATION}"] = reported_metrics(setup.task, "evaluate", setup.predictor, *held_out)[name]
     return metrics
 
 

@@ -9,6 +9,7 @@ from fa_registry.errors import InvalidFields
 from fa_registry.evidence.replay_from_seed import replay_first_steps
 from fa_registry.evidence.whole_replay import replay_whole
 from fa_registry.protocol.integrity import compare
+from fa_registry.tasks.classification import accuracy
 from fa_registry.training.measuring import measure
 from fa_registry.training.trainer import Trainer
 from tests.helpers.tiny_tasks import tiny_spec, tiny_task, trained
@@ -44,6 +45,13 @@ def test_a_method_and_its_control_have_the_same_samples_and_another_seed_has_oth
     assert torch.equal(method.validation_images, control.validation_images)
     assert torch.equal(method.train_labels, control.train_labels)
     assert method.validation_labels.tolist() != other.validation_labels.tolist()
+
+
+def test_a_method_that_predicts_by_itself_is_validated_by_its_own_prediction():
+    setup = tiny_task(method="forward_forward", validation=0.1)
+    held_out = setup.splits.validation_images, setup.splits.validation_labels
+    measured = measure(setup).scalars["accuracy_validation"].value
+    assert measured == accuracy(setup.predictor, *held_out) != accuracy(setup.network, *held_out)
 
 
 def test_no_sample_of_them_is_trained_on():
