@@ -1,8 +1,9 @@
-"""python -m benchmarks.readme [--record]: the digits study in projects/digits/README.md, and in README what a user decides by.
+"""python -m benchmarks.readme [--record [REPORTS]]: the digits study in projects/digits/README.md, and in README its cost.
 
 --record measures them (about ten minutes: a fresh environment, the digits study, a step and its overheads) and writes them to
-docs/measured/; whole epochs and large stores have records of their own. Without it the tables between the markers are only
-written again from there. Every aim, met or missed, stands in docs/performance.md.
+docs/measured/; whole epochs and large stores have records of their own. With REPORTS, the folder that `fa-registry run digits`
+wrote on this machine, only the table of the study is recorded. Without --record the tables are only written again.
+Every aim, met or missed, stands in docs/performance.md.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def record() -> dict[str, Any]:
         work = Path(folder)
         environment = _seconds(lambda: _make_environment(work / "venv"))
         study = _seconds(lambda: _run([_tool("fa-registry"), "run", "digits", "--out", "reports"], work))
-        report = jsonio.decode(AuditReport, json.loads((work / "reports" / "audit.json").read_text()))
+        table = study_table(work / "reports")
         bench = json.loads(_run([sys.executable, "-m", "benchmarks", "--one-thread", "--json"], ROOT))
     return {
         **stamp(),
@@ -52,10 +53,15 @@ def record() -> dict[str, Any]:
             - _least([sys.executable, "-c", ""]),
             "fa-registry --help": _least([_tool("fa-registry"), "--help"]),
         },
-        "edition": report.edition.name,
-        "rows": [row(group) for group in groups(report)],
+        "study": table,
         "bench": bench,
     }
+
+
+def study_table(reports: Path) -> dict[str, Any]:
+    """Return the table of the digits study, with machine class and date."""
+    report = jsonio.decode(AuditReport, json.loads((reports / "audit.json").read_text(encoding="utf-8")))
+    return {**stamp(), "edition": report.edition.name, "rows": [row(group) for group in groups(report)]}
 
 
 def render(measured: Mapping[str, Any]) -> str:
@@ -65,8 +71,9 @@ def render(measured: Mapping[str, Any]) -> str:
 
 def render_digits(measured: Mapping[str, Any]) -> str:
     """Return the block of the study's page: its audit table."""
-    where = f"Measured {measured['date']} on {measured['machine']}, by `python -m benchmarks.readme --record`."
-    return "\n".join([where, "", *header(measured["edition"]), *map(line, measured["rows"])])
+    table = measured["study"]
+    where = f"Measured {table['date']} on {table['machine']}, by `python -m benchmarks.readme --record`."
+    return "\n".join([where, "", *header(table["edition"]), *map(line, table["rows"])])
 
 
 def _decisive(measured: Mapping[str, Any]) -> Iterator[list[str]]:
@@ -117,8 +124,9 @@ def _least(command: Sequence[str]) -> float:
 
 if __name__ == "__main__":
     if "--record" in sys.argv[1:]:
-        MEASURED.parent.mkdir(parents=True, exist_ok=True)
-        MEASURED.write_text(json.dumps(record(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        reports = sys.argv[2:]
+        new = {**recorded(MEASURED), "study": study_table(Path(reports[0]))} if reports else record()
+        MEASURED.write_text(json.dumps(new, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     kept = json.loads(MEASURED.read_text(encoding="utf-8"))
     for page, block in ((ROOT / "README.md", render), (ROOT / "projects" / "digits" / "README.md", render_digits)):
         page.write_text(inserted(page.read_text(encoding="utf-8"), BEGIN, block(kept)), encoding="utf-8")

@@ -126,7 +126,7 @@ class Measured:
     """Result of a diagnostic.
 
     `sites` contains one Reading per site 0..L for each metric name, `scalars` one Reading for each metric name. `cosines` contains
-    the mean cosine of every sample, (N,), for each scalar metric that is the mean of these; only built-in diagnostics report it.
+    the mean cosine of every row, (N,), for each scalar metric that is the mean of these; only built-in diagnostics report it.
     """
 
     sites: Mapping[str, SiteReadings] = field(default_factory=dict)

@@ -92,7 +92,8 @@ def measure(
     selected_diagnostics = {
         name: members[name] for name in sorted(members, key=_built_in_first) if members[name].card.when in moments
     }
-    measurements = _found(selected_diagnostics, observation)
+    labels = setup.eval_batch[1]
+    measurements = _found(selected_diagnostics, observation, labels)
     if objection is None and is_third_party(setup):
         samples = None if "final" in moments else SAMPLES
         _, check = checked(
@@ -106,7 +107,7 @@ def measure(
         objection, measurements.sites[REFERENCE_CHECK] = check.objection, check.deviations
     if objection:
         measurements = without_reference(
-            measurements, _found(selected_diagnostics, unreferenced(observation)), objection
+            measurements, _found(selected_diagnostics, unreferenced(observation), labels), objection
         )
     scalars = {**measurements.scalars, **(test_metrics(setup) if "epoch" in moments else {})}
     return in_order(measurements.sites, scalars, measurements.failures, measurements.sample_scores)
@@ -122,7 +123,12 @@ def is_third_party(setup: RunSetup) -> bool:
     return not all(location.is_builtin for location in locations)
 
 
-def _found(members: Mapping[str, Diagnostic], observation: Observation) -> Measurements:
+def _found(members: Mapping[str, Diagnostic], observation: Observation, labels: Tensor) -> Measurements:
+    """Run the diagnostics on an observation of the samples with these labels, (N, …).
+
+    If every position has a target, the observation has one row per position, (N·T,). The score of a sample is then the mean over
+    its positions, because these are no independent samples. If only some positions have a target, no scores are recorded.
+    """
     sites: dict[str, tuple[Reading, ...]] = {}
     scalars: dict[str, Reading] = {}
     failures: dict[str, str] = {}
@@ -133,7 +139,10 @@ def _found(members: Mapping[str, Diagnostic], observation: Observation) -> Measu
         sites |= measured.sites
         scalars |= measured.scalars
         failures |= {name: failure} if failure else {}
-        sample_scores |= {metric: SampleScores.of("cosine", scores) for metric, scores in measured.cosines.items()}
+        for metric, rows in measured.cosines.items():
+            if len(rows) in (len(labels), labels.numel()):
+                scores = rows.reshape(len(labels), -1).mean(axis=1)
+                sample_scores[metric] = SampleScores.of("cosine", scores)
     return Measurements(sites, scalars, failures=failures, sample_scores=sample_scores)
 
 

@@ -19,9 +19,10 @@ from fa_registry.diagnostics.gamma_null import NAMES as NULL_QUANTITIES
 from fa_registry.diagnostics.gamma_null import PLUGIN as GAMMA_NULL
 from fa_registry.diagnostics.h_norm import PLUGIN as H_NORM
 from fa_registry.methods.dfa import DirectFeedbackAlignment
-from fa_registry.training.measuring import measure
+from fa_registry.training.measuring import measure, with_conventions
 from fa_registry.training.probe_context import CHEAP_WORK, _work_of_draw, bench_conventions, null_draws, stream
 from fa_registry.training.run_setup import network_shape
+from tests.helpers.nets import of
 from tests.helpers.probes import bench_for, one_site
 from tests.helpers.tiny_tasks import observation, supported, tiny_task
 
@@ -427,6 +428,17 @@ def test_the_mean_of_the_recorded_cosines_is_gamma():
     assert (scores.kind, scores.samples) == ("cosine", int(measured.sites["gamma_samples"][1].value))
     assert scores.scores().mean() == pytest.approx(measured.scalars["gamma_deep_mean"].value, abs=1e-7)
     assert measure(tiny_task(method="dfa"), objection="wrong").sample_scores == {}  # a withdrawn metric has no scores
+
+
+def test_the_score_of_a_sequence_is_the_mean_over_its_positions():
+    setup = tiny_task(**of("causal_transformer", method="dfa"))
+    tokens = setup.eval_batch[1]
+    measured = measure(setup)
+    scores = measured.sample_scores["gamma_deep_mean"]
+    assert scores.samples == len(tokens) < tokens.numel() == measured.sites["gamma_samples"][1].value
+    assert scores.scores().mean() == pytest.approx(measured.scalars["gamma_deep_mean"].value, abs=1e-7)
+    recorded = with_conventions(measured, setup)
+    assert recorded.conventions["eval_samples"] == scores.samples
 
 
 def test_exact_sites_are_left_out():
