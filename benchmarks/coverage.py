@@ -2,7 +2,8 @@
 
 --record reads the runs in each STORE, for example those of `fa-registry run digits`. The answers of each method minus those of its
 frozen controls are a population, and their mean is the true margin; so are the cosines of its samples, with the mean Γ. A study
-draws seeds and samples from the population with replacement.
+draws samples from the population with replacement, and the answers of a recorded seed to them. Three seeds are too few for a
+population, so the mean of a seed is drawn from the normal distribution with their standard deviation.
 """
 
 from __future__ import annotations
@@ -58,11 +59,14 @@ def populations(store: str) -> Iterator[tuple[str, str, str, np.ndarray]]:
 
 
 def coverage(population: np.ndarray, seeds: int) -> dict[str, float]:
-    """Draw studies; the power is that of a limit STEP below the true margin."""
+    """Draw studies; the power is that of a limit STEP below the truth."""
     draw, (count, samples), truth = np.random.default_rng(seeds), population.shape, population.mean()
-    found: dict[str, list[bool]] = {name: [] for name in COLUMNS[3:]}
+    of_seeds = population.mean(axis=1)
+    answers, deviation = population - of_seeds[:, None], of_seeds.std(ddof=1)
+    found: dict[str, list[bool]] = {name: [] for name in COLUMNS[4:]}
     for _ in range(TRIALS):
-        table = population[draw.integers(count, size=seeds)][:, draw.integers(samples, size=samples)]
+        means = draw.normal(truth, deviation, size=(seeds, 1))
+        table = means + answers[draw.integers(count, size=seeds)][:, draw.integers(samples, size=samples)]
         interval, student = crossed_mean(table).interval, t_interval(table.mean(axis=1))
         found["below"].append(interval.low > truth)
         found["above"].append(interval.high < truth)
