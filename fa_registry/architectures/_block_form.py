@@ -34,6 +34,7 @@ OPTIONS: Mapping[str, Option] = {
         "contract, and the penalty on it, is h_l − h_{l-1}",
         "post: Vaswani et al. 2017, whose network has no norm before the head",
         choices=("pre", "post"),
+        needs="residual",
         omit_default=True,
     ),
     "branch_scale": Option(
@@ -42,6 +43,7 @@ OPTIONS: Mapping[str, Option] = {
         "frozen blocks compute nothing",
         "depth: Hayou et al. 2021; learned: ReZero, Bachlechner et al. 2021, and SkipInit, De & Smith 2020",
         choices=("one", "depth", "learned"),
+        needs="residual",
         omit_default=True,
     ),
 }
@@ -69,17 +71,6 @@ class BlockForm:
         """Read the form from the values of all options of an architecture."""
         norm, place, scale = (str(options[name]) for name in OPTIONS)
         return cls(norm, place, scale, int(options["num_blocks"]))
-
-    def problems(self, residual: bool = True) -> list[str]:
-        """Return the problems of the form for a network with or without skips."""
-        problems = []
-        if not residual and self.place == "post":
-            problems.append("norm_place: expected pre without skips (residual=false), found post")
-        if not residual and self.scale != "one":
-            problems.append(f"branch_scale: expected one without skips (residual=false), found {self.scale}")
-        if self.scale == "depth" and self.blocks == 1:
-            problems.append("branch_scale: expected one for a single block, because 1/√1 is 1, found depth")
-        return problems
 
     def new_norm(self, width: int) -> nn.Module:
         """Return a norm over the features of states (…, width)."""

@@ -38,3 +38,14 @@ class ArchitectureCard:
     def resolve(self, options: Mapping[str, Scalar]) -> dict[str, Scalar]:
         """Return the values of all options. An option that is not given has its default."""
         return {name: options.get(name, option.default) for name, option in self.options.items()}
+
+    def conflicts(self, options: Mapping[str, Scalar]) -> list[str]:
+        """Return one problem for each option that needs another one, see Option.needs.
+
+        `options` are the values of all options. An option that the card does not have is not needed.
+        """
+        return [
+            f"{name}: expected {option.default} with {option.needs}=false, found {options[name]}"
+            for name, option in self.options.items()
+            if options.get(name, option.default) != option.default and not options.get(option.needs, True)
+        ]

@@ -73,13 +73,9 @@ class CausalTransformer(Architecture):
     )
 
     def check(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...]) -> list[str]:
-        """Return problems if `heads` does not divide d_hidden, or if an input is not one sequence of tokens.
-
-        One block cannot have the scale 1/√L.
-        """
+        """Return problems if `heads` does not divide d_hidden, or if an input is not one sequence of tokens."""
         width, heads = int(options["d_hidden"]), int(options["heads"])
-        problems = BlockForm.of(options).problems()
-        problems += [f"heads: expected a divisor of d_hidden {width}, found {heads}"] if width % heads else []
+        problems = [f"heads: expected a divisor of d_hidden {width}, found {heads}"] if width % heads else []
         if len(image_shape) != 1:
             problems.append(
                 f"expected a data set whose inputs are sequences of tokens (T,), found inputs {image_shape}"

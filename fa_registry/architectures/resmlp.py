@@ -62,10 +62,6 @@ class ResMLP(Architecture):
         block_options=("residual", "w2_std", "activation", *BLOCK_OPTIONS),
     )
 
-    def check(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...]) -> list[str]:
-        """Return the problems of norm and scale, see BlockForm.problems."""
-        return BlockForm.of(options).problems(bool(options["residual"]))
-
     def parameters(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int) -> int:
         width, inputs = int(options["d_hidden"]), math.prod(image_shape)
         form = BlockForm.of(options)

@@ -170,11 +170,11 @@ class VitMini(Architecture):
     def check(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...]) -> list[str]:
         """Return problems if `patch` does not divide the image size, or `heads` does not divide d_hidden.
 
-        `patch` must divide both the height and the width of images (C, H, W). One block cannot have the scale 1/√L.
+        `patch` must divide both the height and the width of images (C, H, W).
         """
         _, height, image_width = image_shape
         width, heads, patch = int(options["d_hidden"]), int(options["heads"]), int(options["patch"])
-        problems = BlockForm.of(options).problems()
+        problems = []
         if height % patch or image_width % patch:
             problems.append(f"patch: expected a divisor of the image size {height}×{image_width}, found {patch}")
         if width % heads:

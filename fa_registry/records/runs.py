@@ -429,6 +429,8 @@ class Option:
     """the allowed values; empty if any value is allowed"""
     or_count: bool = False
     """whether a text of `choices` may be replaced by a whole number of at least 1"""
+    needs: str = ""
+    """name of an option of the same card that must be true if this option has another value than its default"""
     omit_default: bool = False
     """whether a specification omits the option if it has its default, so that an added option changes no identity"""
 

@@ -84,9 +84,11 @@ class SpecPlugins:
 
     def misfits(self, options: Mapping[str, Scalar]) -> list[str]:
         """Return the problems of the architecture's options for the data set."""
-        if self.describe("architecture").suffices:
-            return []
-        return self.architecture.check(self.resolve(options), self.card.image_shape)
+        described, values = self.describe("architecture"), self.resolve(options)
+        conflicts = described.card.conflicts(values)
+        if described.suffices:
+            return conflicts
+        return conflicts + self.architecture.check(values, self.card.image_shape)
 
 
 def find_plugins(spec: RunSpec) -> SpecPlugins:

@@ -204,7 +204,6 @@ def test_every_method_keeps_the_contract(method, name):
     ("options", "fields"),
     [
         ({"residual": False, **POST, **LEARNED}, ["norm_place", "branch_scale"]),
-        ({"num_blocks": 1, "branch_scale": "depth"}, ["branch_scale"]),
         ({"norm": "batch"}, ["norm"]),
     ],
 )
