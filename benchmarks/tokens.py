@@ -105,10 +105,10 @@ def step_ratio() -> float:
 def render(measured: Mapping[str, Any]) -> str:
     """Return the table of the study's page."""
     runs = f"{measured['runs']} runs of 4 epochs (800 steps), metrics of {measured['verified']} verified by the audit"
+    minutes = f"training, audit and pages {measured['seconds'] / 60:.0f} minutes; " if measured["seconds"] else ""
     where = (
-        f"Measured {measured['date']} on {measured['machine']}, by `python -m benchmarks.tokens --record`: {runs}; training, audit "
-        f"and pages {measured['seconds'] / 60:.0f} minutes; scales are geometric means over "
-        f"seeds. A step of dfa costs {measured['step_ratio']:.2f} steps of bp (CPU seconds)."
+        f"Measured {measured['date']} on {measured['machine']}, by `python -m benchmarks.tokens --record`: {runs}; {minutes}"
+        f"scales are geometric means over seeds. A step of dfa costs {measured['step_ratio']:.2f} steps of bp (CPU seconds)."
     )
     fires = "; ".join(
         f"{method}: {_fires(rules)}" for method, rules in measured["first_fires"].items() if _fires(rules)
