@@ -8,7 +8,8 @@ from fa_registry import methods
 from fa_registry.conformance import check_method
 from fa_registry.conformance.declared_checks import DECLARED
 from fa_registry.conformance.small_networks import supported_by
-from fa_registry.conformance.suite import UNIVERSAL
+from fa_registry.conformance.suite import PREDICTION, UNIVERSAL
+from fa_registry.methods.base import HasOwnPrediction
 
 pytestmark = pytest.mark.long
 
@@ -24,7 +25,9 @@ def supported(name: str) -> dict[bool, list[str]]:
 
 def assert_conforms(name: str, architectures: list[str]) -> None:
     results = check_method(name, architectures)
-    assert [result.property for result in results] == [*(check.__name__ for check in UNIVERSAL), *DECLARED]
+    predicts = isinstance(methods.CATALOG.get(name), HasOwnPrediction)
+    universal = (*UNIVERSAL, *([PREDICTION] if predicts else []))
+    assert [result.property for result in results] == [*(check.__name__ for check in universal), *DECLARED]
     assert not [result for result in results if result.outcome == "fail"]
     declared = methods.CATALOG.get(name).card.properties
     assert declared
