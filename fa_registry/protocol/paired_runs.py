@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import mean
@@ -148,11 +148,18 @@ class RunWithControl:
 
     def frozen_long_reference(self, metric: str) -> ControlReference | None:
         """Return the value of the control frozen_long, or None without such a control."""
-        reading = self.frozen_long and self.frozen_long.measurements.scalars.get(metric)
+        return self._reference_to(self.frozen_long, FROZEN_LONG, metric)
+
+    def shallow_reference(self, metric: str) -> ControlReference | None:
+        """Return the value of the control without blocks, or None without such a control."""
+        return self._reference_to(self.shallow, "shallow", metric)
+
+    def _reference_to(self, control: RunRecord | None, name: str, metric: str) -> ControlReference | None:
+        reading = control and control.measurements.scalars.get(metric)
         if reading is None or reading.value is None:
             return None
-        doubt, scores = self._doubt_of(self.frozen_long), test_scores(self.frozen_long.measurements)
-        return ControlReference(reading, self.frozen_long.run_id, f"of the control {FROZEN_LONG}", doubt, scores)
+        scores = test_scores(control.measurements)
+        return ControlReference(reading, control.run_id, f"of the control {name}", self._doubt_of(control), scores)
 
     def frozen_reference(self, metric: str) -> ControlReference:
         """Return the frozen control's value, or the author's value if there is no control."""
@@ -197,8 +204,7 @@ class Margins:
         chance: the main metric of a model that ignores its inputs, or None if it is not recorded or differs between seeds.
         samples: smallest recorded number of test samples, or 0 if a run did not record it.
         headline: the main metric and its margin.
-        over_shallow: margin of the frozen controls over those without blocks, in the unit of the headline, if the whole interval
-            of this margin is below 0; else None.
+        over_shallow: the same margin over the controls without blocks, if these are better than the frozen controls; else None.
         replayed: mean margin of the seeds whose run and control the audit trained again on another configuration, see
             `RunRecord.recorded_result`; None if there is no such seed, or only such seeds.
         over_frozen_long: the same margin over the controls frozen_long; None if no run that counts has such a control.
@@ -221,7 +227,7 @@ class Margins:
     headline: Headline = DEFAULT
     df: float | None = None
     error_shares: tuple[float, float] | None = None
-    over_shallow: float | None = None
+    over_shallow: Margins | None = None
     replayed: float | None = None
     over_frozen_long: Margins | None = None
 
@@ -335,20 +341,23 @@ class SeedGroup:
                 self.confidence,
             ),
             chance=_only({chance_of(case.record) for case in cases}),
-            over_shallow=_over_shallow(cases, headline, self.confidence),
+            over_shallow=self._over(RunWithControl.shallow_reference, headline, observed, scores, samples)
+            if _is_below_shallow(cases, headline, self.confidence)
+            else None,
             replayed=_replayed(cases, margins.by_seed),
-            over_frozen_long=self._over_frozen_long(headline, observed, scores, samples),
+            over_frozen_long=self._over(RunWithControl.frozen_long_reference, headline, observed, scores, samples),
         )
 
-    def _over_frozen_long(
+    def _over(
         self,
+        reference: Callable[[RunWithControl, str], ControlReference | None],
         headline: Headline,
         observed: Mapping[int, float],
         scores: Mapping[int, SampleScores | None],
         samples: int,
     ) -> Margins | None:
-        """Return the margins over the controls frozen_long, or None if no run has such a control."""
-        found = {seed: self.counted[seed].frozen_long_reference(headline.name) for seed in observed}
+        """Return the margins over the controls of one kind, or None if no run has such a control."""
+        found = {seed: reference(self.counted[seed], headline.name) for seed in observed}
         references = {seed: reference for seed, reference in found.items() if reference}
         observed = {seed: observed[seed] for seed in references}
         return _estimated(headline, observed, scores, references, samples, self.confidence) if references else None
@@ -486,19 +495,16 @@ def _replayed(cases: Sequence[RunWithControl], by_seed: Mapping[int, float]) -> 
     return mean(replayed) if 0 < len(replayed) < len(cases) else None
 
 
-def _over_shallow(cases: Sequence[RunWithControl], headline: Headline, confidence: float) -> float | None:
-    """Return the margin of the frozen controls over those without blocks.
+def _is_below_shallow(cases: Sequence[RunWithControl], headline: Headline, confidence: float) -> bool:
+    """Return whether the frozen controls are worse than those without blocks, by the whole interval.
 
-    The result is None if the interval of this margin is not wholly below 0. Frozen blocks that are worse than no blocks harm the
-    network, so a margin over this control does not show that training the blocks helps.
+    Frozen blocks that are worse than no blocks harm the network, so a margin over this control alone does not show that training
+    the blocks helps.
     """
     pairs = [(case.frozen, case.shallow) for case in cases if case.frozen and case.shallow]
     sides = ([test_scores(record.measurements) for record in side] for side in zip(*pairs, strict=True))
     crossed = crossed_scores(*sides, confidence=confidence) if pairs else None
-    if crossed is None:
-        return None
-    best = crossed.interval.high if headline.sign > 0 else -crossed.interval.low
-    return headline.sign * headline.scale * crossed.mean if best < 0 else None
+    return crossed is not None and (crossed.interval.high if headline.sign > 0 else -crossed.interval.low) < 0
 
 
 def _only(values: set[float | None]) -> float | None:

@@ -353,7 +353,14 @@ def judge_over_seeds(rule: Rule, case: RunWithControl, group: SeedGroup) -> Find
     if margins.other_set:
         outcome, state = _at_most_warned(outcome, state, stated=False)
     chance_text = _chance_text(margins) if state == AT_CHANCE or "accuracy at chance" in causes else ""
-    texts = (f"{_margin_text(margins, group.look)}: {state}", chance_text, *obstacles.values(), *margins.notes)
+    shallow_text = f"over shallow: {_margin_text(margins.over_shallow)}" if margins.over_shallow else ""
+    texts = (
+        f"{_margin_text(margins, group.look)}: {state}",
+        chance_text,
+        *obstacles.values(),
+        shallow_text,
+        *margins.notes,
+    )
     return finding(
         rule,
         case,
@@ -417,11 +424,11 @@ def _obstacles(rule: Rule, margins: Margins) -> Iterator[tuple[UndecidedCause, s
             f"the {margins.headline.symbol} of the frozen control, {_between(margins, margins.control)}, does not "
             f"{margins.headline.beats} chance, {margins.chance:.4f}, so a margin over this control shows nothing",
         )
-    if rule.chance and margins.over_shallow is not None:
+    if rule.chance and margins.over_shallow and not _confirms(margins.over_shallow, margins, rule.threshold):
         yield (
             "control below shallow",
-            f"the frozen control is {margins.headline.signed(margins.over_shallow)} {margins.headline.unit} from the control "
-            "without blocks (shallow): its random blocks harm the network, so a margin over this control shows nothing",
+            "the frozen control is worse than the control without blocks (shallow), so its random blocks harm the network, and "
+            "the margin over shallow does not confirm the result",
         )
     if over_long and not over_long.stated and _is_side_changed(margins, over_long, rule.threshold):
         yield (
@@ -441,10 +448,16 @@ def _left_out(margins: Margins, over_long: Margins | None) -> Iterator[str]:
         yield f"seed {', '.join(shortened(missing))} has no control {FROZEN_LONG}, although other seeds have it"
 
 
-def _is_side_changed(margins: Margins, over_long: Margins, threshold: float) -> bool:
-    """Return whether frozen_long contradicts the margin over frozen, or does not confirm a pass."""
-    side, side_of_long = (_decided_side(one, threshold) for one in (margins, over_long))
-    return side_of_long != side if side == "above" else (side, side_of_long) == ("below", "above")
+def _confirms(over_shallow: Margins, margins: Margins, threshold: float) -> bool:
+    """Return whether the margin over proven controls without blocks decides as `margins` do."""
+    is_complete = over_shallow.seeds == margins.seeds and not over_shallow.stated
+    return is_complete and not _is_side_changed(margins, over_shallow, threshold)
+
+
+def _is_side_changed(margins: Margins, other: Margins, threshold: float) -> bool:
+    """Return whether another control contradicts the margin over frozen, or does not confirm a pass."""
+    side, other_side = (_decided_side(one, threshold) for one in (margins, other))
+    return other_side != side if side == "above" else (side, other_side) == ("below", "above")
 
 
 def _decided_side(margins: Margins, threshold: float) -> Side | Literal[""]:

@@ -212,8 +212,8 @@ CAUSES: Mapping[UndecidedCause, str] = MappingProxyType(
         "control unproven": "Only a control that the audit proves to be frozen decides the comparison",
         "control at chance": "The frozen control itself is at chance, so a margin over it does not show that depth helps",
         "control below shallow": (
-            "The frozen control is worse than the control without blocks (shallow), so a margin over it does not show that depth "
-            "helps"
+            "The frozen control is worse than the control without blocks (shallow), and the margin over shallow does not confirm "
+            "that over the frozen control"
         ),
         "depends on the length of training": (
             "The frozen control with twice the epochs (frozen_long) does not give the same answer, so the answer depends on the "
