@@ -184,6 +184,22 @@ def test_a_control_that_is_worse_than_no_blocks_does_not_decide_alone(shallow, u
     assert judge_all([*runs, *changed], EDITION)[0].findings[2].state == "CLEARS"
 
 
+@pytest.mark.parametrize("fault", ["unproven", "one seed missing"])
+def test_a_control_without_blocks_confirms_only_if_it_is_proven_for_every_seed(fault):
+    runs = over_seeds(dict(enumerate(HALF)), dict.fromkeys(range(3), 0.3))
+    without_blocks = [
+        answered(record(f"s{seed}", measurements(accuracy=0.35), method="bp", control="shallow", seed=seed))
+        for seed in range(3)
+    ]
+    assert judge_all([*runs, *without_blocks], EDITION)[0].findings[2].state == "CLEARS"
+    if fault == "unproven":
+        without_blocks[0] = dataclasses.replace(without_blocks[0], integrity=Integrity("unverifiable"))
+    else:
+        del without_blocks[0]
+    finding = judge_all([*runs, *without_blocks], EDITION)[0].findings[2]
+    assert (finding.state, finding.undecided) == ("UNDECIDED", ("control below shallow",))
+
+
 SPREAD = {
     seed: round(0.31 + 0.02 * seed, 4) for seed in range(10)
 }  # margins of 1, 3, … 19 pp; the mean clears the limit of 2 pp
