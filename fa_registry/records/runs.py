@@ -35,8 +35,8 @@ STRUCTURE = "structure"  # the only option of a user-supplied network in a speci
 class Recipe:
     """Optimisation settings of a run.
 
-    The defaults are those of the paper arXiv 2606.21126. The JSON form omits a field after `credit_norm` that has its default, so
-    a new field changes no identity of a run that does not use it.
+    The defaults are those of the paper arXiv 2606.21126. The JSON form contains the fields of ALWAYS_RECORDED, and another field
+    only if it has not its default. So a new field changes no identity of a run that does not use it.
     """
 
     optimizer: str = "adamw"
@@ -81,13 +81,12 @@ class Recipe:
 
     def __json__(self) -> dict[str, Scalar]:
         """Return field → value, with the `further` fields only where they differ from their defaults."""
-        first = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)[:ALWAYS_RECORDED]}
-        return first | self.further
+        return {name: getattr(self, name) for name in ALWAYS_RECORDED} | self.further
 
     @property
     def further(self) -> dict[str, Scalar]:
-        """The fields after `credit_norm` that differ from their defaults."""
-        later = dataclasses.fields(self)[ALWAYS_RECORDED:]
+        """The fields that are not in ALWAYS_RECORDED and differ from their defaults."""
+        later = [field for field in dataclasses.fields(self) if field.name not in ALWAYS_RECORDED]
         return {field.name: getattr(self, field.name) for field in later if getattr(self, field.name) != field.default}
 
     @property
@@ -110,7 +109,8 @@ class Recipe:
 
 
 OF_CREDIT = ("credit_norm", "clip_credit")
-ALWAYS_RECORDED = 6  # number of fields of a recipe, from the first, that its JSON form always contains
+# Fields that the JSON form of a recipe contains even with their defaults.
+ALWAYS_RECORDED = ("optimizer", "learning_rate", "weight_decay", "schedule", "batch_size", "credit_norm")
 
 
 def validation_count(samples: int, share: float) -> int:
