@@ -269,8 +269,8 @@ class HasAnchorSteps(abc.ABC):
     """Base class of a method that trains on rare batches with the exact gradient.
 
     In an anchor step, c_l = g_l at every site. The engine computes g_l by a backward pass through all blocks, and normalises it as
-    the credit of any other step. The card describes the anchor steps in the field `anchor_steps`, which reporting forms show. The
-    class cannot be combined with UsesBackwardWeights or HasOwnStates.
+    the credit of any other step. The card must describe the anchor steps in the field `anchor_steps`, which reporting forms show,
+    and at most one step in ten may be an anchor step. The class cannot be combined with UsesBackwardWeights or HasOwnStates.
     """
 
     @abc.abstractmethod

@@ -21,7 +21,7 @@ from fa_registry.datasets.base import Dataset, DatasetCard, Splits, plain_splits
 from fa_registry.diagnostics.h_norm import state_norms
 from fa_registry.errors import InvalidFields, PluginError
 from fa_registry.methods._deep_supervision import DeepSupervision
-from fa_registry.methods.base import HasOwnPrediction, Method, NetworkShape
+from fa_registry.methods.base import HasAnchorSteps, HasOwnPrediction, Method, NetworkShape
 from fa_registry.network_mode import eval_mode
 from fa_registry.records import RunSpec
 from fa_registry.records.runs import validation_count
@@ -33,6 +33,7 @@ from fa_registry.training.devices import products
 from fa_registry.training.prediction import OwnPrediction
 from fa_registry.training.spec_plugins import find_plugins, task_problems
 
+LEAST_STEPS = 10  # from one anchor step to the next
 MOST_BLOCKS = 10_000  # each block is a module, which takes memory and time at any width
 BYTES, BYTES_A_WEIGHT = 4, 16  # of a float32; of a trained weight with its gradient and the optimiser's two moments
 WIDE = 1_000  # if a method has a larger option, the feedback's size is checked before the draw; the check takes about a second
@@ -185,6 +186,8 @@ def build_setup_from_splits(spec: RunSpec, device: torch.device, card: DatasetCa
     if network.first_credited and spec.recipe.rate_embedding != 1.0:
         problem = f"rate_embedding: expected 1 for {spec.architecture}, whose embedding has no weights, found "
         raise InvalidFields("run specification", [f"{problem}{spec.recipe.rate_embedding:g}"])
+    if problems := _anchor_problems(spec, method, len(splits.train_labels)):
+        raise InvalidFields(f"method {spec.method}", problems)
     shape = network_shape(network, splits.test_images[:1].cpu(), card.classes)
     if problems := _feedback_too_large(spec, method, shape):
         raise InvalidFields(f"method {spec.method}", problems)
@@ -250,6 +253,25 @@ def weight_count(spec: RunSpec, card: DatasetCard) -> int:
     """Return the number of weights of the network, without building the network."""
     plugins = find_plugins(spec)
     return plugins.architecture.parameters(plugins.resolve(spec.architecture_options), card.image_shape, card.classes)
+
+
+def _anchor_problems(spec: RunSpec, method: Method, samples: int) -> list[str]:
+    """Return the problems of a method's anchor steps, which train with the exact gradient.
+
+    Otherwise a third-party method could train by backpropagation under its own name: its card must describe the anchor steps,
+    because forms show this text, and at most one step of LEAST_STEPS may be one.
+    """
+    if not isinstance(method, HasAnchorSteps):
+        return []
+    problems = [] if method.card.anchor_steps else ["anchor_steps: expected a description on the card, found none"]
+    every = method.anchor_every(spec.method_options)
+    steps = every * -(-samples // spec.recipe.batch_size)
+    if every and steps < LEAST_STEPS:
+        problems.append(
+            f"anchor steps: expected at least {LEAST_STEPS} steps from one to the next, found {steps}; use smaller batches or more "
+            "epochs between them"
+        )
+    return problems
 
 
 def _feedback_too_large(spec: RunSpec, method: Method, shape: NetworkShape) -> list[str]:

@@ -10,6 +10,7 @@ import torch
 
 from fa_registry.architectures import CATALOG as ARCHITECTURES
 from fa_registry.conformance.small_networks import Setting, variants
+from fa_registry.errors import InvalidFields
 from fa_registry.methods._forward_mode import SUPPORTED, _noise, jacobian_estimates, output_slopes
 from fa_registry.methods.base import NetworkShape
 from fa_registry.methods.fdfa import PLUGIN as FDFA
@@ -191,11 +192,26 @@ class Watched(Trainer):
 
 @pytest.mark.parametrize(("every", "epochs_with_one"), [("never", []), ("1", [1, 2, 3, 4]), (2, [2, 4]), ("7", [])])
 def test_anchor_steps_are_the_first_batches_of_every_such_epoch(every, epochs_with_one):
-    trainer = Watched(tiny_task(method="grape", method_options={"anchor_every": every}, epochs=5, batch_size=512))
+    trainer = Watched(tiny_task(method="grape", method_options={"anchor_every": every}, epochs=5, batch_size=128))
     for _ in range(5):
         trainer.run_epoch()
     per_epoch = len(trainer.anchors) // 5
     assert [step for step, anchor in enumerate(trainer.anchors) if anchor] == [per_epoch * e for e in epochs_with_one]
+
+
+@pytest.mark.parametrize(("batch_size", "every"), [(1437, 1), (160, 1), (1437, 9)])
+def test_a_method_that_is_mostly_backpropagation_is_refused(batch_size, every):
+    """1,437 training samples: one batch, nine batches, and one batch in each of nine epochs."""
+    with pytest.raises(InvalidFields):
+        tiny_task(method="grape", method_options={"anchor_every": every}, batch_size=batch_size)
+    assert tiny_task(method="grape", method_options={"anchor_every": 10 * every}, batch_size=batch_size)
+
+
+def test_a_card_has_to_describe_anchor_steps(monkeypatch):
+    hidden = dataclasses.replace(GRAPE.card, anchor_steps="")
+    monkeypatch.setattr(GRAPE, "card", hidden)
+    with pytest.raises(InvalidFields, match="anchor_steps"):
+        tiny_task(method="grape")
 
 
 def test_without_an_anchor_step_no_specification_mentions_one():
