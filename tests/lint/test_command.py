@@ -233,7 +233,6 @@ def test_an_absolute_path_is_a_file_uri(tmp_path):
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.long
 def test_no_pitfall_in_this_projects_own_sources():
     """Of the package itself, test_engine.py says so."""
     result = lint_paths([str(ROOT / name) for name in ("packages", "tests", "benchmarks")])
