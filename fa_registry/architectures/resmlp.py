@@ -26,7 +26,7 @@ class ResidualBranch(nn.Module):
     ):
         super().__init__()
         self.stream = "ln" if form.place == "post" else ""
-        self.scale = form.new_scale()
+        self.scale, self.dropout = form.new_scale(), form.new_dropout()
         self.ln = form.new_norm(width)
         self.w1 = linear(width, width, generator, init=init)
         self.w2 = linear(width, width, generator)
@@ -41,7 +41,7 @@ class ResidualBranch(nn.Module):
         return self._layers(self.ln(state))
 
     def _layers(self, state: Tensor) -> Tensor:
-        return scaled(self.scale, self.w2(self.activation(self.w1(state))))
+        return scaled(self.scale, self.w2(self.activation(self.w1(state))), self.dropout)
 
 
 class ResMLP(Architecture):

@@ -68,7 +68,7 @@ class TransformerBranch(nn.Module):
     def __init__(self, width: int, heads: int, generator: torch.Generator, form: BlockForm, causal: bool = False):
         super().__init__()
         self.stream = "ln2" if form.place == "post" else ""
-        self.scale = form.new_scale()
+        self.scale, self.dropout = form.new_scale(), form.new_dropout()
         self.ln1 = form.new_norm(width)
         self.attn = Attention(width, heads, generator, causal)
         self.ln2 = form.new_norm(width)
@@ -82,10 +82,10 @@ class TransformerBranch(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         if self.stream:
-            inner = self.ln1(tokens + scaled(self.scale, self.attn(tokens)))
-            return self.ln2(inner + scaled(self.scale, self.mlp(inner))) - tokens
-        attended = scaled(self.scale, self.attn(self.ln1(tokens)))
-        return attended + scaled(self.scale, self.mlp(self.ln2(tokens + attended)))
+            inner = self.ln1(tokens + scaled(self.scale, self.attn(tokens), self.dropout))
+            return self.ln2(inner + scaled(self.scale, self.mlp(inner), self.dropout)) - tokens
+        attended = scaled(self.scale, self.attn(self.ln1(tokens)), self.dropout)
+        return attended + scaled(self.scale, self.mlp(self.ln2(tokens + attended)), self.dropout)
 
 
 def block_size(width: int, form: BlockForm) -> int:

@@ -425,6 +425,8 @@ class Option:
     """the smallest value allowed"""
     above: float | None = None
     """the value must be larger than this number"""
+    below: float | None = None
+    """the value must be smaller than this number"""
     choices: Many[Scalar] = ()
     """the allowed values; empty if any value is allowed"""
     or_count: bool = False
@@ -440,7 +442,7 @@ class Option:
         kind = type(self.default)
         most = MOST.get(kind)
         least = -most if most and self.least is None else self.least
-        return Annotated[kind, Limits(ge=least, gt=self.above, le=most), Converted(self._chosen)]
+        return Annotated[kind, Limits(ge=least, gt=self.above, le=most, lt=self.below), Converted(self._chosen)]
 
     def _chosen(self, value: Scalar) -> Scalar:
         if self.choices and value not in self.choices and not (self.or_count and COUNT.fullmatch(value)):

@@ -18,14 +18,15 @@ from fa_registry.conformance.suite import UNIVERSAL
 from fa_registry.diagnostics import observe
 from fa_registry.errors import InvalidFields
 from fa_registry.records import RESIDUAL
+from fa_registry.training.measuring import measure
 from fa_registry.training.specs import parse_spec
+from fa_registry.training.trainer import Trainer
 from tests.helpers.numpy_resmlp import EPS, Arrays, gelu, linear
-from tests.helpers.tiny_tasks import RAW, tiny_spec
+from tests.helpers.tiny_tasks import RAW, supported, tiny_spec, tiny_task
 
 ARCHITECTURES = ("resmlp", "vit_mini", "causal_transformer")
-FORMS = [
-    dict(zip(OPTIONS, values, strict=True)) for values in product(*(option.choices for option in OPTIONS.values()))
-]
+CHOSEN = {name: option.choices for name, option in OPTIONS.items() if option.choices}
+FORMS = [dict(zip(CHOSEN, values, strict=True)) for values in product(*CHOSEN.values())]
 POST = {"norm_place": "post"}
 LEARNED = {"branch_scale": "learned"}
 TOGETHER = {"norm": "rms", "norm_place": "post", "branch_scale": "depth"}
@@ -229,3 +230,54 @@ def test_a_specification_omits_the_form_that_a_network_has_always_had():
     assert spec == plain and not given.keys() & plain.architecture_options.keys()
     # recorded before the options existed
     assert plain.identity == "d289f2ffece354b10dd3651267283ed5252796557e88cf6f37faf9ae692ad2db"
+
+
+DROPPED = {"dropout": 0.25}
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_dropout_sets_a_share_of_a_branch_to_zero_and_keeps_its_mean(name):
+    """One block, without noise f, with noise m f/(1 − p): of a transformer's block, of the last summand."""
+    network, plain = (built(name, num_blocks=1, norm_place="post", **form) for form in (DROPPED, {}))
+    assert network.state_dict().keys() == plain.state_dict().keys()
+    layer = network.blocks[0].dropout
+    layer.noise = torch.Generator().manual_seed(1)
+    ones = torch.ones(400, 300)
+    dropped = layer(ones)
+    assert set(dropped.unique().tolist()) == {0.0, torch.tensor(4 / 3).item()}
+    assert abs((dropped == 0).double().mean() - 0.25) < 0.01
+    layer.noise = torch.Generator().manual_seed(1)
+    assert torch.equal(layer(ones), dropped)  # the same generator, the same masks
+    layer.noise = None
+    h = network.embed(inputs(name))
+    assert torch.equal(network.blocks[0](h), plain.blocks[0](h))  # measurements have no dropout
+
+
+def test_a_training_with_dropout_is_repeated_by_its_seed_and_measured_without_it():
+    def trained(seed_of_torch: int, **options):
+        torch.manual_seed(seed_of_torch)
+        setup = tiny_task(architecture_options={"d_hidden": 16, "num_blocks": 2, **options}, epochs=1)
+        trainer = Trainer(setup)
+        trainer.run_epoch()
+        return torch.cat([weight.flatten() for weight in setup.network.parameters()]), measure(setup)
+
+    (first, measured), (second, again) = trained(1, **DROPPED), trained(2, **DROPPED)
+    assert torch.equal(first, second) and measured == again
+    assert not torch.equal(first, trained(1)[0])
+
+
+@pytest.mark.parametrize("method", methods.CATALOG.names())
+def test_every_method_trains_with_dropout(method):
+    options = {"d_hidden": 16, "num_blocks": 2, **DROPPED}
+    given = {**supported(method), "epochs": 1}
+    if given.get("architecture") == "mlp":
+        pytest.skip("this method has no network with branches")
+    setup = tiny_task(**given, architecture_options=options)
+    losses = Trainer(setup).run_epoch()
+    assert losses["loss_train"].value is not None
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.0, 2, "half", True])
+def test_a_share_outside_zero_to_one_is_refused(share):
+    with pytest.raises(InvalidFields, match="dropout"):
+        parse_spec({**RAW, "architecture": "resmlp", "architecture_options": {"dropout": share}})
