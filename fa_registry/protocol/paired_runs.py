@@ -132,7 +132,8 @@ class RunWithControl:
 
     def _doubt_of(self, control: RunRecord) -> str:
         doubt = control_doubt(control, self.record.integrity.state != "verified")
-        return "; ".join(filter(None, (doubt, OTHER_START if _starts_otherwise(control, self.record) else "")))
+        has_other_start = control.spec.control != "shallow" and _starts_otherwise(control, self.record)
+        return "; ".join(filter(None, (doubt, OTHER_START if has_other_start else "")))  # shallow is another network
 
     def reference(self, quantity: str) -> ControlReference:
         """Return the better value of two controls: the frozen control and the last-block control.

@@ -12,6 +12,7 @@ from fa_registry.protocol.engine import judge, judge_all
 from fa_registry.protocol.rule_evaluation import decide, first_fire, required
 from fa_registry.protocol.rules import load_edition
 from fa_registry.records import NORMALISED, REPLACED, RESIDUAL, STREAM, FurtherLimit, Integrity, Reading
+from fa_registry.records.configurations import CONFIGURATION, SAME_MACHINE
 from tests.builders import BEST_P, TEST_SET, answered, frozen, measurements, over_seeds, reading, record, series
 
 EDITION = load_edition("2026-12")
@@ -161,6 +162,15 @@ def test_the_method_and_its_control_have_to_exceed_chance(accuracies, controls, 
     assert ("the accuracy, 95 % " in finding.sentence) == (state == "AT CHANCE" or "accuracy at chance" in undecided)
 
 
+def started(run, digest):
+    """The run as it is recorded: the weights of a network without blocks have another digest than those of one with blocks."""
+    conventions = {**run.measurements.conventions, **dict.fromkeys((*SAME_MACHINE, *CONFIGURATION), "1")}
+    measured = dataclasses.replace(run.measurements, conventions=conventions)
+    return dataclasses.replace(
+        run, provenance={"initial_weights": f"{digest} of {run.spec.seed}"}, measurements=measured
+    )
+
+
 @pytest.mark.parametrize(
     ("shallow", "undecided"),
     [
@@ -173,11 +183,12 @@ def test_the_method_and_its_control_have_to_exceed_chance(accuracies, controls, 
     ],
 )
 def test_a_control_that_is_worse_than_no_blocks_does_not_decide_alone(shallow, undecided):
-    runs = over_seeds(dict(enumerate(HALF)), dict.fromkeys(range(3), 0.3))
+    runs = [started(run, "blocks") for run in over_seeds(dict(enumerate(HALF)), dict.fromkeys(range(3), 0.3))]
     without_blocks = [
         answered(record(f"s{seed}", measurements(accuracy=value), method="bp", control="shallow", seed=seed))
         for seed, value in enumerate(shallow)
     ]
+    without_blocks = [started(run, "no blocks") for run in without_blocks]
     finding = judge_all([*runs, *without_blocks], EDITION)[0].findings[2]
     assert (finding.state, finding.undecided) == ("UNDECIDED" if undecided else "CLEARS", undecided)
     changed = [dataclasses.replace(run, integrity=Integrity("mismatch")) for run in without_blocks]
