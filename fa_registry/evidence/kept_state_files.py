@@ -63,12 +63,17 @@ def _breaks(tracker: Tracker, record: RunRecord) -> Iterator[str]:
         if reached == epoch and (problem := _difference(after, trained)):
             yield f"two files contain the state after epoch {epoch}: {problem}"
         after, reached = _tensors(tracker, record, schema.after_kept_state(epoch)), epoch + 1
-    if reached == _epochs(record) and (problem := _difference(after, _final(tracker, record))):
+    if reached == final_epoch(record) and (problem := _difference(after, _final(tracker, record))):
         yield f"the final files do not contain the state after epoch {reached}: {problem}"
 
 
 def _epochs(record: RunRecord) -> int:
     return record.provenance.get("epochs_run", 0)
+
+
+def final_epoch(record: RunRecord) -> int:
+    """Return the epoch of the final files: the last epoch, or the one that the recipe selected."""
+    return record.provenance.get(schema.SELECTED, _epochs(record))
 
 
 def _final(tracker: Tracker, record: RunRecord) -> dict[str, Tensor]:

@@ -354,7 +354,9 @@ def _recorded_training(
     machine_difference = described_difference(record.measurements.conventions, machine(setup))
     exact = setup.device.type == "cpu" and not machine_difference
     epochs_run = max(0, min(int(record.provenance.get("epochs_run", 0)), record.spec.epochs))
-    epoch_files = {epoch: schema.epoch_checkpoint(epoch) for epoch in range(1, epochs_run)} | {epochs_run: schema.FINAL}
+    selected = record.provenance.get(schema.SELECTED)
+    final = epochs_run if selected is None else min(selected, epochs_run)
+    epoch_files = {epoch: schema.epoch_checkpoint(epoch) for epoch in range(1, epochs_run)} | {final: schema.FINAL}
     checkpoints = {
         epoch: (path, record.digests[name])
         for epoch, name in epoch_files.items()
@@ -373,6 +375,7 @@ def _recorded_training(
         exact,
         machine_difference,
         recorded,
+        final if selected is not None else None,
     )
 
 

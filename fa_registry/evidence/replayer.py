@@ -55,6 +55,7 @@ class RecordedTraining:
         exact: whether this machine has the run's configuration, so every bit must be reproduced.
         elsewhere: the settings that differ between the run's configuration and this machine's. It is empty if none differs.
         recorded: the recorded digests and measurements of the run's epochs.
+        selected: the epoch that the recipe selected, or None if the final files belong to the last epoch.
     """
 
     initial: Path | None = None
@@ -68,6 +69,12 @@ class RecordedTraining:
     exact: bool = True
     elsewhere: str = ""
     recorded: RecordedEpochs = RecordedEpochs()
+    selected: int | None = None
+
+    @property
+    def final(self) -> int:
+        """The epoch to whose state the final files belong."""
+        return self.epochs if self.selected is None else self.selected
 
 
 @dataclass(frozen=True)
@@ -176,6 +183,10 @@ class Replayer:
         """Estimated CPU time of an epoch in seconds: the median of the replayed steps, times their number."""
         return statistics.median(self._step_seconds) * self.per_epoch if self._step_seconds else 0.0
 
+    def use_selected(self) -> None:
+        """Load the state of the epoch that the recipe selects, as a training does at its end."""
+        self._trainer.use_selected()
+
     def epoch_from(self, epoch: int, state: dict[str, Tensor], next_state: Mapping[str, Tensor]) -> str:
         """Replay one epoch from a kept state and compare it with the next state.
 
@@ -234,17 +245,17 @@ class Replayer:
         if not remainder and epoch in training.later and (training.exact or step <= FIRST_STEPS):
             recorded = load_tensors(*training.later[epoch])
             state = {f"network.{name}": tensor for name, tensor in recorded.items()}
-            if epoch == training.epochs and training.feedback:
+            if epoch == training.final and training.feedback:
                 feedback = load_tensors(training.feedback, training.digests.get("feedback"))
                 state |= {f"feedback.{name}": tensor for name, tensor in feedback.items()}
-            parts = ("network.", "feedback.") if epoch == training.epochs and training.feedback else "network."
+            parts = ("network.", "feedback.") if epoch == training.final and training.feedback else "network."
             replayed = {name: tensor for name, tensor in self._trainer.state().items() if name.startswith(parts)}
             self._arrive(f"after epoch {epoch}", state, replayed, is_epoch=True)
 
     def _compare_final(self, step: int) -> None:
         """Record an error if the final weights equal the weights after this step, which is not the last."""
-        final = self._training.later.get(self._training.epochs)
-        if final is None or step >= self._training.epochs * self.per_epoch:
+        final = self._training.later.get(self._training.final)
+        if final is None or step >= self._training.final * self.per_epoch:
             return
         recorded = {f"network.{name}": tensor for name, tensor in load_tensors(*final).items()}
         replayed = {name: tensor for name, tensor in self._trainer.state().items() if name.startswith("network.")}

@@ -71,6 +71,7 @@ def replay_whole(
 
 def _measured(replayer: Replayer, initial: RunSetup, recorded: Mapping[str, Scalar] | None) -> Measurements:
     """Measure the replayed weights as the run's final weights are measured."""
+    replayer.use_selected()
     setup, members = replayer.setup, diagnostics.CATALOG.built_in()
     conventions = conventions_of_setup(setup, recorded)
     weights = initial.network.state_dict()

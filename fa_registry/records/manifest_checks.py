@@ -46,7 +46,7 @@ TEXTS = (
 )
 PROVENANCE: Mapping[str, Any] = {
     **dict.fromkeys(TEXTS, str),
-    **dict.fromkeys(("epochs_run", "resumed_from", "points"), Epochs),
+    **dict.fromkeys(("epochs_run", "resumed_from", "points", "selected_epoch"), Epochs),
     **dict.fromkeys((KEY, "threads", "parameters"), Whole),
     "charts": Texts,
     "code": dict[str, dict[str, Any]],  # kind/name of a plug-in → its package, version and digest
@@ -63,7 +63,7 @@ PROVENANCE: Mapping[str, Any] = {
 }
 # Fields that only some runs have. TRAINED are recorded by every run that this package trained.
 TRAINED = ("initial_weights", "epoch_chain")
-OPTIONAL = ("charts", "conformance", "kept_states", "origin", OWN_LOOP)
+OPTIONAL = ("charts", "conformance", "kept_states", "origin", "selected_epoch", OWN_LOOP)
 RECORDED = tuple(name for name in PROVENANCE if name not in (*TRAINED, *OPTIONAL))  # fields that every run records
 Provenance = Annotated[Mapping[str, Any], Fields(PROVENANCE)]
 Manifest = Annotated[Mapping[str, Any], Fields(PROVENANCE, needed=("digests",))]

@@ -78,6 +78,9 @@ class Recipe:
     """factor of the learning rate for the head and the norm before it"""
     validation: float = 0.0
     """share of the training data that is not trained on, drawn from the seed; its main metric is recorded after each epoch"""
+    select: str = "last"
+    """epoch whose state is the result of the run: `last`, or `best validation`, the first one with the best main metric on the
+    validation samples"""
 
     def __json__(self) -> dict[str, Scalar]:
         """Return field → value, with the `further` fields only where they differ from their defaults."""
@@ -108,6 +111,7 @@ class Recipe:
         return dataclasses.replace(self, **{name: getattr(Recipe(), name) for name in OF_CREDIT})
 
 
+BEST_VALIDATION = "best validation"  # value of Recipe.select
 OF_CREDIT = ("credit_norm", "clip_credit")
 # Fields that the JSON form of a recipe contains even with their defaults.
 ALWAYS_RECORDED = ("optimizer", "learning_rate", "weight_decay", "schedule", "batch_size", "credit_norm")

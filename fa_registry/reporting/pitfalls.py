@@ -540,6 +540,8 @@ def chosen_on_validation(context: PitfallContext) -> Answered:
         names = ", ".join(blind[:SHOWN])
         return UNKNOWN, f"runs with another λ, rate or number of epochs have no validation samples: {names}"
     text = f"{num(reading.value, 4)} on validation samples, a share of {share:g} of the training data that was not trained on"
+    if (epoch := context.run.record.provenance.get("selected_epoch")) is not None:
+        text += f"; they selected the state after epoch {epoch} of {context.spec.epochs}"
     more = f"{len(others)} other combinations of λ, rates and epochs in this report have such samples too"
     return AVOIDED, f"{text}; {more}"
 

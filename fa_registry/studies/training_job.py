@@ -165,7 +165,7 @@ def _train_run(recorder: _RunRecorder, stop: Callable[[], bool]) -> Generator[No
     trainer, run_id = Trainer(recorder.setup), recorder.writer.run_id
     try:
         rows, monitor = recorder.begin(trainer)
-        outcome = yield from train_epochs(trainer, recorder, stop, rows[-1] if rows else None, lambda: monitor.ended_by)
+        outcome = yield from train_epochs(trainer, recorder, stop, rows, lambda: monitor.ended_by)
         recorder.complete(trainer, outcome)
     except LeaseLost as error:
         recorder.writer.abandon()

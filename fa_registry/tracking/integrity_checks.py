@@ -15,9 +15,10 @@ from typing import Any
 
 from fa_registry import jsonio
 from fa_registry.errors import join_names
-from fa_registry.metrics import DECLARED, REFERENCE_CHECK, headline_of
+from fa_registry.metrics import DECLARED, REFERENCE_CHECK, VALIDATION, headline_of
 from fa_registry.records import NOT_FINITE, Check, Measurements, RunSpec, manifest_checks, objection_in
 from fa_registry.records.manifest_checks import OWN_LOOP
+from fa_registry.records.runs import BEST_VALIDATION
 from fa_registry.schema_number import KEY, SCHEMA
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import Point, StoredRun, Tracker
@@ -78,6 +79,22 @@ class RecordedRun:
         if any(row[0] == self.epochs and row[1] in WATCHED and row[5] == NOT_FINITE for row in self.rows):
             return "diverged"
         return "complete" if self.epochs == self.spec.epochs else schema.STOPPED_EARLY
+
+    @cached_property
+    def final_epoch(self) -> int:
+        """Epoch to whose state the final files belong.
+
+        It is computed from the specification and the measurements only.
+        """
+        if self.spec.recipe.select != BEST_VALIDATION or self.status == "diverged":
+            return self.epochs
+        headline = headline_of(self.measurements)
+        scores = {
+            row[0]: headline.sign * row[3]
+            for row in self.rows
+            if row[1] == f"{headline.name}{VALIDATION}" and row[0] > 0 and row[3] is not None
+        }
+        return max(scores, key=lambda epoch: (scores[epoch], -epoch), default=self.epochs)
 
     @property
     def setting(self) -> str:
@@ -177,6 +194,9 @@ def _among_files(recorded: RecordedRun) -> Iterator[str]:
         yield f"{schema.PROVENANCE} contains the status {provenance['status']}, but {schema.SERIES} {ending}"
     if provenance.get(KEY, SCHEMA) != SCHEMA:
         yield f"{schema.PROVENANCE} contains the schema number {provenance[KEY]}, but the run has the number {SCHEMA}"
+    if provenance.get(schema.SELECTED, recorded.epochs) != recorded.final_epoch:
+        stated = provenance.get(schema.SELECTED, "none")
+        yield f"{schema.PROVENANCE} contains the selected epoch {stated}, but by {schema.SERIES} it is {recorded.final_epoch}"
     chain = provenance.get(schema.EPOCH_CHAIN, ())
     if recorded.is_trained_here and len(chain) != recorded.epochs + 1:
         yield f"{schema.PROVENANCE} contains {len(chain)} digests of states, but {schema.SERIES} ends at epoch {recorded.epochs}"
@@ -189,14 +209,17 @@ def _among_files(recorded: RecordedRun) -> Iterator[str]:
     yield from _sample_scores(recorded.measurements)
     # The final measurement uses more samples than the measurement of an epoch, so a value of the epoch may become N/A.
     is_withdrawn = bool(objection_in(recorded.measurements))
-    for metric, site, value in (row[1:4] for row in recorded.rows if row[0] == recorded.epochs):
+    for metric, site, value in (row[1:4] for row in recorded.rows if row[0] == recorded.final_epoch):
         final = _final_figure(recorded.measurements, metric, site)
         is_explained = metric == REFERENCE_CHECK or (is_withdrawn and final == (None,))
         label = f"{metric}[{site}]" if site >= 0 else metric
         if final is None and metric in DECLARED:
-            yield f"{schema.MEASUREMENTS} lacks {label}, with which {schema.SERIES} ends"
+            yield f"{schema.MEASUREMENTS} lacks {label}, which {schema.SERIES} contains after epoch {recorded.final_epoch}"
         elif final is not None and final[0] != value and not is_explained:
-            yield f"{schema.MEASUREMENTS} contains {label} = {final[0]!r}, but {schema.SERIES} ends with {value!r}"
+            yield (
+                f"{schema.MEASUREMENTS} contains {label} = {final[0]!r}, but {schema.SERIES} contains {value!r} after epoch "
+                f"{recorded.final_epoch}"
+            )
 
 
 def _sample_scores(measurements: Measurements) -> Iterator[str]:

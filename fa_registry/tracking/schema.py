@@ -147,6 +147,9 @@ SCALAR_METRICS = {
 TOKEN_METRICS = ("token_loss", "perplexity", "bits_per_token", "excess_nats")  # other runs have accuracies
 CHARTS = "charts"  # in provenance.json: the names of the third-party metrics that have charts
 EPOCH_CHAIN = "epoch_chain"  # in provenance.json: the chained digests, see training.epoch_chain
+SELECTED = (
+    "selected_epoch"  # in provenance.json: the epoch to whose state the final files belong, if the recipe selects one
+)
 KEPT_STATES = "kept_states"  # in provenance.json: the epochs after which states were kept
 MOST_CHARTS = 20  # charts of third-party metrics; with more charts, the sites of built-in metrics would have no charts
 SEED = re.compile("-?[0-9]{1,19}")

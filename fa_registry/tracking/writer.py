@@ -403,6 +403,7 @@ class RunWriter:
             "dataset_digest": setup.splits.digest,
             "parameters": parameter_count(setup.network),
             "epochs_run": outcome.epochs,
+            **({} if outcome.selected is None else {schema.SELECTED: outcome.selected}),
             "resumed_from": self._resumed_from,
             "stepping": outcome.stepping,
             "eval_indices": list(range(len(setup.eval_batch[1]))),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
 from fa_registry.errors import Interrupted
 from fa_registry.records import Measurements, RunSpec, objection_in
+from fa_registry.records.runs import BEST_VALIDATION
 from fa_registry.training.measuring import check_first_credits, measure, with_final
 from fa_registry.training.reference import EVERY
 from fa_registry.training.trainer import Trainer
@@ -30,6 +31,7 @@ class TrainingOutcome:
     Attributes:
         status: complete, diverged or stopped_early.
         epochs: number of the last epoch.
+        selected: number of the epoch to whose state `final` belongs, if the recipe selects one; otherwise None.
         ended_by: the reason why the run was stopped early, or an empty string.
         stepping: description of how steps were run, see Trainer.stepping.
     """
@@ -39,6 +41,7 @@ class TrainingOutcome:
     final: Measurements
     ended_by: str = ""
     stepping: str = ""
+    selected: int | None = None
 
 
 class Observer(Protocol):
@@ -51,18 +54,18 @@ def train(
     trainer: Trainer,
     observer: Observer,
     stop: Callable[[], bool] = lambda: False,
-    resumed: EpochRow | None = None,
+    rows: Sequence[EpochRow] = (),
     end: Callable[[], str] = lambda: "",
 ) -> TrainingOutcome:
     """Run `train_epochs` with the same arguments to its end."""
-    return run_to_completion(train_epochs(trainer, observer, stop, resumed, end))
+    return run_to_completion(train_epochs(trainer, observer, stop, rows, end))
 
 
 def train_epochs(
     trainer: Trainer,
     observer: Observer,
     stop: Callable[[], bool] = lambda: False,
-    resumed: EpochRow | None = None,
+    rows: Sequence[EpochRow] = (),
     end: Callable[[], str] = lambda: "",
 ) -> Generator[None, None, TrainingOutcome]:
     """Train the remaining epochs and measure after each epoch. Yield while a GPU is busy.
@@ -74,19 +77,20 @@ def train_epochs(
         trainer: the state to train.
         observer: receives the metrics after each epoch.
         stop: function that is called between epochs and returns whether to interrupt the training.
-        resumed: the last row that was measured before an interruption, or None for a new training. The observer has already
-            received `resumed`.
+        rows: the rows that were measured before an interruption; empty for a new training. The observer has already received
+            them.
         end: function that is called after the observer has received an epoch. A non-empty result ends the run and is stored as
             `ended_by`.
 
     Raises:
         Interrupted: if `stop()` returns true between epochs.
     """
-    setup = trainer.setup
-    if not resumed:
+    setup, selects = trainer.setup, trainer.setup.spec.recipe.select == BEST_VALIDATION
+    if not rows:
         check_first_credits(setup)
-    row = resumed or EpochRow(trainer.epoch, measure(setup))
-    if not resumed:
+    row = rows[-1] if rows else EpochRow(trainer.epoch, measure(setup))
+    selected = next((one for one in rows if trainer.selected and one.epoch == trainer.selected.epoch), None)
+    if not rows:
         observer.on_epoch(row, trainer)
     ended_by = end()
     while trainer.epoch < setup.spec.epochs and not has_diverged(row.measurements) and not ended_by:
@@ -97,15 +101,21 @@ def train_epochs(
         trainer.begin_epoch()
         yield
         losses = trainer.end_epoch()
-        is_checked = trainer.epoch % EVERY == 0 or trainer.epoch == setup.spec.epochs
+        is_checked = selects or trainer.epoch % EVERY == 0 or trainer.epoch == setup.spec.epochs
         measured = measure(setup, objection=None if is_checked else objection_in(row.measurements) or "")
         row = EpochRow(trainer.epoch, replace(measured, scalars=dict(sorted({**measured.scalars, **losses}.items()))))
         observer.on_epoch(row, trainer)
+        selected = row if trainer.selected and trainer.selected.epoch == row.epoch else selected
         ended_by = end()
     status, stepping = _status(row, setup.spec), trainer.stepping
     trainer.release_graphs()
-    final = with_final(row.measurements, setup, initial=trainer.initial)
-    return TrainingOutcome(status, row.epoch, final, ended_by if status == "stopped_early" else "", stepping)
+    result = row
+    if selected and status != "diverged":  # a run that diverged ends with the state that shows it
+        trainer.use_selected()
+        result = selected
+    final = with_final(result.measurements, setup, initial=trainer.initial)
+    ended_by = ended_by if status == "stopped_early" else ""
+    return TrainingOutcome(status, row.epoch, final, ended_by, stepping, result.epoch if selects else None)
 
 
 def run_to_completion(steps: Generator[None, None, T]) -> T:

@@ -26,7 +26,7 @@ from fa_registry.safe_files import UnreadableFile, check_file
 from fa_registry.schema_number import KEY, SCHEMA, check_schema
 from fa_registry.training.checkpoint import READING_FAILS
 from fa_registry.training.loop import EpochRow
-from fa_registry.training.trainer import EarlyCheckpoint, Trainer
+from fa_registry.training.trainer import EarlyCheckpoint, SelectedState, Trainer
 from fa_registry.training.trainer_state import Tensors, check_fits, full_state, restore, under
 
 LOG = logging.getLogger(__name__)
@@ -53,6 +53,9 @@ class ResumeFile:
             "of": self.path.stem,
             "epoch": trainer.epoch,
             "early_step": trainer.early.step if trainer.early else None,
+            "selected": {"epoch": trainer.selected.epoch, "score": trainer.selected.score}
+            if trainer.selected
+            else None,
             "epoch_chain": trainer.chain.digests,
             "rows": [{"epoch": row.epoch, "measurements": row.measurements} for row in rows],
         }
@@ -81,7 +84,8 @@ class ResumeFile:
             return []
         try:
             head, rows, tensors = self._checked_content()
-            check_fits(trainer, tensors, early=head["early_step"] is not None)
+            copies = {"early": head["early_step"], "selected": head["selected"]}
+            check_fits(trainer, tensors, [name for name, value in copies.items() if value is not None])
         except IntegrityError as error:
             damaged_path = self.path.with_name(self.path.name + process_ownership.DAMAGED)
             os.replace(self.path, damaged_path)
@@ -91,6 +95,8 @@ class ResumeFile:
         trainer.chain.digests = head["epoch_chain"]
         if head["early_step"] is not None:
             trainer.early = EarlyCheckpoint(head["early_step"], under(tensors, "early."))
+        if head["selected"] is not None:
+            trainer.selected = SelectedState(**head["selected"], tensors=under(tensors, "selected."))
         return rows
 
     def reached(self) -> int:
@@ -146,5 +152,6 @@ def _is_chain(digests: Any, last: int) -> bool:
 
 
 def _written(trainer: Trainer) -> Tensors:
-    early = trainer.early.tensors if trainer.early else {}
-    return full_state(trainer) | {f"early.{name}": tensor for name, tensor in early.items()}
+    copies = {"early": trainer.early, "selected": trainer.selected}
+    kept = ((name, copy.tensors) for name, copy in copies.items() if copy)
+    return full_state(trainer) | {f"{copy}.{name}": tensor for copy, state in kept for name, tensor in state.items()}

@@ -20,7 +20,7 @@ from fa_registry.methods._card import SAMPLE_TASKS
 from fa_registry.plugin_registry import Description
 from fa_registry.records import DEEP_SUPERVISION, FROZEN_LONG, LONGER, Option, Recipe, RunSpec, Scalar
 from fa_registry.records.manifest_checks import BatchSize
-from fa_registry.records.runs import MOST, OF_CREDIT, plain, validation_count
+from fa_registry.records.runs import BEST_VALIDATION, MOST, OF_CREDIT, plain, validation_count
 from fa_registry.training import controls, device_names
 from fa_registry.training.device_names import PRECISIONS, obstacle
 from fa_registry.training.spec_plugins import NAMES, SpecPlugins, find_plugins, task_problems, with_defaults
@@ -53,6 +53,7 @@ TYPES = {  # field of a specification → its type
     **dict.fromkeys(("warmup_epochs", "step_epochs"), Annotated[int, Limits(ge=0, le=100_000)]),
     "step_factor": Annotated[float, Limits(gt=0, lt=1)],
     "validation": Annotated[float, Limits("a share from 0 to below 1", ge=0, lt=1)],
+    "select": Literal["last", BEST_VALIDATION],
     **dict.fromkeys(("rate_embedding", "rate_blocks", "rate_head"), Annotated[float, Limits(gt=0, le=MOST[float])]),
     **dict.fromkeys(("method_options", "architecture_options"), Mapping[str, Any]),
     "control": Annotated[str, Converted(controls.control_name)],
@@ -144,6 +145,11 @@ def _check_recipe(values: dict[str, Any]) -> list[str]:
         for name, (owner, value) in NEEDS.items()
         if getattr(recipe, name) != getattr(Recipe, name) and getattr(recipe, owner) != value
     ]
+    if recipe.select == BEST_VALIDATION and not recipe.validation:
+        problems.append(
+            f"select: expected validation above 0, because {BEST_VALIDATION!r} compares epochs on validation samples; "
+            "found validation=0"
+        )
     if "epochs" not in values:
         return problems
     epochs = values["epochs"] // (LONGER if values.get("control") == FROZEN_LONG else 1)

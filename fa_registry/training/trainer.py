@@ -15,6 +15,7 @@ from fa_registry.architectures.base import noisy
 from fa_registry.methods._deep_supervision import DeepSupervision
 from fa_registry.methods.base import HasAnchorSteps
 from fa_registry.records import FROZEN_LONG, LONGER, Reading, RunSpec
+from fa_registry.records.runs import BEST_VALIDATION
 from fa_registry.seeding import generator
 from fa_registry.tasks import reported_metrics
 from fa_registry.training.controls import train_mode, trainable_parameters
@@ -27,6 +28,22 @@ from fa_registry.training.run_setup import RunSetup
 from fa_registry.training.step import StepSums, backprop_step, clip_gradient, local_credit_step
 
 FIRST_STEPS = 8  # the state after these steps is recorded, because an audit replays them
+
+
+@dataclass(frozen=True)
+class SelectedState:
+    """The state after the epoch with the best main metric on the validation samples so far.
+
+    Attributes:
+        epoch: number of the epoch, from 1.
+        score: the metric, with the sign that makes larger values better.
+        tensors: network and feedback, as Trainer.state returns them.
+    """
+
+    epoch: int
+    score: float
+    tensors: dict[str, Tensor]
+
 
 Through = Callable[[Sequence[Tensor]], Iterable[Tensor]]  # yields the batches of an epoch that are trained on
 
@@ -62,6 +79,7 @@ class Trainer:
         has_anchors = isinstance(setup.method, HasAnchorSteps)
         self._anchor_every = setup.method.anchor_every(setup.spec.method_options) if has_anchors else 0
         self.early: EarlyCheckpoint | None = None
+        self.selected: SelectedState | None = None
         self._progress = torch.zeros((), device=setup.device)
         self._totals = torch.zeros(3, dtype=torch.float64, device=setup.device)
         self._run = runner(setup.spec.precision, setup.device)
@@ -149,11 +167,32 @@ class Trainer:
         task = self.setup.task
         loss, score, penalty = (self._totals / task.counted(self.setup.splits.train_labels)).tolist()
         self.chain.extend()
+        if self.setup.spec.recipe.select == BEST_VALIDATION:
+            self._select()
         return {
             "loss_train": Reading.of(loss),
             **reported_metrics(task, "train_metrics", score),
             "penalty": Reading.of(penalty),
         }
+
+    def _select(self) -> None:
+        """Keep the present state if it is the first one with the best main metric on the validation samples."""
+        setup, headline = self.setup, self.setup.task.headline
+        samples = setup.splits.validation_images, setup.splits.validation_labels
+        reading = reported_metrics(setup.task, "evaluate", setup.predictor, *samples)[headline.name]
+        if reading.value is None:
+            return
+        score = headline.sign * reading.value
+        if self.selected is None or score > self.selected.score:
+            copies = {name: tensor.detach().clone() for name, tensor in self.state().items()}
+            self.selected = SelectedState(self.epoch, score, copies)
+
+    def use_selected(self) -> None:
+        """Load the selected state into network and feedback. Without one, nothing changes."""
+        if self.selected:
+            with torch.no_grad():
+                for name, tensor in self.state().items():
+                    tensor.copy_(self.selected.tensors[name])
 
     def release_graphs(self) -> None:
         """Free the GPU memory of captured steps and last gradients, as before the final measurements."""

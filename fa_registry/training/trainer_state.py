@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
 
 from fa_registry.errors import IntegrityError, join_names, shortened
@@ -22,20 +24,20 @@ def full_state(trainer: Trainer) -> Tensors:
     return trainer.training_state() | _generators(trainer)
 
 
-def check_fits(trainer: Trainer, tensors: Tensors, early: bool = False) -> None:
+def check_fits(trainer: Trainer, tensors: Tensors, copies: Iterable[str] = ()) -> None:
     """Raise IntegrityError if saved tensors do not fit this new trainer.
 
     The tensors may come from another machine.
 
     Args:
         trainer: the trainer before its first step.
-        tensors: the result of `full_state`. It may also contain the state after the first steps, with the names `early.NAME`.
-        early: whether the state after the first steps is required.
+        tensors: the result of `full_state`. It may also contain copies of earlier states, with names such as `early.NAME`.
+        copies: the copies that are required, such as `early`.
     """
     state = trainer.state()
     expected = state | _generators(trainer)
-    if early:
-        expected |= {f"early.{name}": tensor for name, tensor in state.items()}
+    for copy in copies:
+        expected |= {f"{copy}.{name}": tensor for name, tensor in state.items()}
     for index, parameter in enumerate(trainer.parameters):
         moments = under(tensors, f"optimizer.{index}.")
         expected |= {f"optimizer.{index}.{name}": moments[name] if name == "step" else parameter for name in moments}

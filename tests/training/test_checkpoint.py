@@ -154,7 +154,7 @@ def test_the_resumed_run_is_the_undisturbed_run(tmp_path, stop_at):
     fresh, after = Trainer(tiny_task(**changes)), Recorder()
     rows = ResumeFile(tmp_path, fresh.setup.spec.identity).read_into(fresh)
     assert fresh.epoch == stop_at
-    outcome = train(fresh, after, resumed=rows[-1])
+    outcome = train(fresh, after, rows=rows)
     assert weights_equal(fresh.setup.network, undisturbed.setup.network)
     assert [*rows, *after.rows] == expected.rows
     assert outcome == whole and "rho" in outcome.final.sites
@@ -180,7 +180,7 @@ def test_running_statistics_travel_along(tmp_path, method, control):
     rows = ResumeFile(tmp_path, "id").read_into(fresh)
     assert weights_equal(fresh.setup.network, first.setup.network)
     assert fresh.setup.network.stem_bn.running_mean.abs().max() > 0
-    assert train(fresh, Recorder(), resumed=rows[-1]) == whole
+    assert train(fresh, Recorder(), rows=rows) == whole
     assert weights_equal(fresh.setup.network, undisturbed.setup.network)  # buffers included
 
 
@@ -189,7 +189,7 @@ def test_a_run_stopped_after_its_last_epoch_still_gets_its_final_measurements(tm
     ResumeFile(tmp_path, "id").write(undisturbed, recorder.rows)
     fresh = Trainer(tiny_task(epochs=2))
     rows = ResumeFile(tmp_path, "id").read_into(fresh)
-    assert train(fresh, Recorder(), resumed=rows[-1]) == whole
+    assert train(fresh, Recorder(), rows=rows) == whole
     assert whole.final.scalars["blocks_trained"].value == 2
 
 

@@ -51,7 +51,7 @@ def test_a_stopped_run_goes_on_bit_equal(method, tmp_path):
     file.write(first, recorder.rows[:2])
     fresh = Trainer(tiny_task(**supported(method), epochs=2))
     rows = file.read_into(fresh)
-    assert train(fresh, Recorder(), resumed=rows[-1]) == whole
+    assert train(fresh, Recorder(), rows=rows) == whole
     assert weights_equal(fresh.setup.network, undisturbed.setup.network)
     assert weights_equal(fresh.setup.feedback, undisturbed.setup.feedback)
 

@@ -231,7 +231,7 @@ def test_one_that_is_resumed_at_its_end_runs_no_further_epoch():
     first, recorder = Trainer(tiny_task(epochs=5)), Recorder()
     with pytest.raises(Interrupted):
         train(first, recorder, stop=lambda: first.epoch == 2)
-    outcome = train(first, recorder, resumed=recorder.rows[-1], end=lambda: "enough")
+    outcome = train(first, recorder, rows=recorder.rows, end=lambda: "enough")
     assert (outcome.epochs, len(recorder.rows)) == (2, 3)
 
 

@@ -80,9 +80,10 @@ def recorded_run(
         early=paths["early"] if trainer.early else None,
         early_step=trainer.early.step if trainer.early else None,
         digests=digests,
-        later={outcome.epochs: final},
+        later={outcome.epochs if outcome.selected is None else outcome.selected: final},
         epochs=outcome.epochs,
         recorded=recorded,
+        selected=outcome.selected,
     )
 
 

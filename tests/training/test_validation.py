@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 import torch
 
-from fa_registry.errors import InvalidFields
+from fa_registry.errors import Interrupted, InvalidFields
 from fa_registry.evidence.replay_from_seed import replay_first_steps
 from fa_registry.evidence.whole_replay import replay_whole
 from fa_registry.protocol.integrity import compare
 from fa_registry.tasks.classification import accuracy
+from fa_registry.training.loop import train
 from fa_registry.training.measuring import measure
+from fa_registry.training.resume import ResumeFile
 from fa_registry.training.trainer import Trainer
-from tests.helpers.tiny_tasks import tiny_spec, tiny_task, trained
+from tests.helpers.tiny_tasks import Recorder, tiny_spec, tiny_task, trained, weights_equal
 from tests.training.test_replay import recorded_run
 
 SAMPLES, HELD_OUT = 1437, 144  # of digits; a tenth
@@ -107,3 +111,94 @@ def test_a_wrong_share_is_one_problem(changes, start):
     assert problem.startswith(start)
     assert tiny_spec(validation=0.0).identity == tiny_spec().identity != tiny_spec(validation=0.1).identity
     assert tiny_spec(validation=0.1).setting != tiny_spec().setting
+
+
+# `select`: the state of the best epoch on the validation samples is the result
+
+
+BEST = {"validation": 0.1, "select": "best validation", "epochs": 4, "schedule": "constant", "learning_rate": 5.0}
+
+
+def by_epoch(recorder, name):
+    return [row.measurements.scalars[name].value for row in recorder.rows]
+
+
+@pytest.mark.parametrize("changes", [{}, {"method": "forward_forward"}, {"method": "kolen_pollack"}], ids=str)
+def test_the_result_is_the_state_of_the_first_best_epoch(changes):
+    trainer, recorder, outcome = trained(**BEST, **changes)
+    values = by_epoch(recorder, "accuracy_validation")
+    best = max(range(1, 5), key=values.__getitem__)  # max takes the first of equal values
+    assert (outcome.status, outcome.epochs, outcome.selected) == ("complete", 4, best)
+    row = recorder.rows[best].measurements
+    assert {name: outcome.final.scalars[name] for name in row.scalars} == row.scalars
+    shorter, *_ = trained(**{**BEST, "epochs": best, "select": "last"}, **changes)
+    assert weights_equal(trainer.setup.network, shorter.setup.network)
+    assert weights_equal(trainer.setup.feedback, shorter.setup.feedback)
+    assert compare(row, measure(trainer.setup)).state == "verified"
+
+
+def test_the_best_epoch_of_a_learning_rate_that_is_too_high_is_not_the_last():
+    """So that the test above compares another state than the last one."""
+    *_, outcome = trained(**BEST)
+    assert 0 < outcome.selected < 4
+
+
+def test_a_smaller_loss_is_better():
+    spec = {
+        "architecture": "causal_transformer",
+        "dataset": "markov_text",
+        "validation": 0.1,
+        "select": "best validation",
+    }
+    options = {"d_hidden": 16, "num_blocks": 1, "heads": 2}
+    given = {"schedule": "constant", "learning_rate": 0.3, "batch_size": 512}
+    _, recorder, outcome = trained(**spec, **given, epochs=3, architecture_options=options)
+    values = by_epoch(recorder, "token_loss_validation")
+    assert outcome.selected == min(range(1, 4), key=values.__getitem__)
+
+
+@pytest.mark.parametrize("stop_at", [1, 3])
+def test_a_resumed_run_selects_the_same_state(tmp_path, stop_at):
+    undisturbed, expected, whole = trained(**BEST)
+    trainer, before = Trainer(tiny_task(**BEST)), Recorder()
+    with pytest.raises(Interrupted):
+        train(trainer, before, stop=lambda: trainer.epoch == stop_at)
+    ResumeFile(tmp_path, "run").write(trainer, before.rows)
+    fresh, after = Trainer(tiny_task(**BEST)), Recorder()
+    rows = ResumeFile(tmp_path, "run").read_into(fresh)
+    assert train(fresh, after, rows=rows) == whole and [*rows, *after.rows] == expected.rows
+    assert weights_equal(fresh.setup.network, undisturbed.setup.network)
+
+
+def test_a_run_that_diverges_ends_with_the_state_that_shows_it():
+    given = {**BEST, "optimizer": "sgd", "learning_rate": 1e20, "method": "bp"}
+    trainer, _, outcome = trained(**given)
+    assert outcome.status == "diverged" and outcome.selected == outcome.epochs == trainer.epoch
+
+
+def test_a_selected_state_is_replayed(tmp_path):
+    training = recorded_run(tmp_path, **BEST)
+    assert training.selected < training.epochs
+    task = tiny_task(**BEST)
+    checks = (*replay_first_steps(task, training).checks, *replay_whole(task, training).checks)
+    assert {one.subject: one.outcome for one in checks}["whole training"] == "agrees"
+    assert "differs" not in {one.outcome for one in checks}
+    other = dataclasses.replace(training, selected=None, later={training.epochs: training.later[training.selected]})
+    assert "differs" in {one.outcome for one in replay_whole(task, other).checks}
+
+
+def test_on_another_configuration_the_replay_selects_by_itself(tmp_path):
+    training = dataclasses.replace(recorded_run(tmp_path, **BEST), exact=False, elsewhere="another processor")
+    trainer, _, outcome = trained(**BEST)
+    measured = replay_whole(tiny_task(**BEST), training).measured
+    assert measured.scalars["accuracy"] == outcome.final.scalars["accuracy"]
+
+
+def test_without_validation_samples_no_epoch_can_be_selected():
+    with pytest.raises(InvalidFields) as caught:
+        tiny_spec(select="best validation")
+    (problem,) = caught.value.problems
+    assert problem.startswith("select: expected validation above 0")
+    with pytest.raises(InvalidFields, match="select"):
+        tiny_spec(select="best test", validation=0.1)
+    assert tiny_spec(validation=0.1, select="last").identity == tiny_spec(validation=0.1).identity
