@@ -24,7 +24,7 @@ from benchmarks.recording import FOLDER, ROOT, stamp
 from benchmarks.tables import inserted, line, main_metric, over_seeds, readings
 from fa_registry import jsonio
 from fa_registry.protocol.grouping import Group, groups
-from fa_registry.records import AuditReport
+from fa_registry.records import AuditReport, RunSpec
 from fa_registry.studies.study import load_study
 from fa_registry.training.run_setup import build_setup
 from fa_registry.training.trainer import Trainer
@@ -64,7 +64,7 @@ def record() -> dict[str, Any]:
         "runs": len(report.runs),
         "rows": [_row(group) for group in found],
         "first_fires": {group.method: _first_fires(group) for group in found if not group.control},
-        "step_ratio": step_ratio(),
+        "step_ratio": _step_ratio(),
     }
 
 
@@ -86,20 +86,27 @@ def _row(group: Group) -> list[str]:
     ]
 
 
-def step_ratio() -> float:
-    """Return the CPU seconds of a step of dfa divided by those of a step of bp, the median of paired rounds."""
-    specs = {spec.method: spec for spec in load_study("tokens").specs if spec.control == "none" and not spec.penalty}
-    trainers = {name: Trainer(build_setup(specs[name], torch.device("cpu"))) for name in ("bp", "dfa")}
-    ratios = []
+def step_ratios(specs: Mapping[str, RunSpec], reference: str) -> dict[str, float]:
+    """Return the CPU seconds of a step of each specification divided by those of the reference, the median of paired rounds."""
+    trainers = {name: Trainer(build_setup(spec, torch.device("cpu"))) for name, spec in specs.items()}
+    batches = {name: torch.arange(spec.recipe.batch_size) for name, spec in specs.items()}
+    ratios: dict[str, list[float]] = {name: [] for name in specs}
     for _ in range(ROUNDS):
         seconds = {}
         for name, trainer in trainers.items():
             start = time.process_time()
             for _ in range(STEPS):
-                trainer._advance(torch.arange(32))
+                trainer._advance(batches[name])
             seconds[name] = time.process_time() - start
-        ratios.append(seconds["dfa"] / seconds["bp"])
-    return median(ratios)
+        for name, each in seconds.items():
+            ratios[name].append(each / seconds[reference])
+    return {name: median(found) for name, found in ratios.items()}
+
+
+def _step_ratio() -> float:
+    """Return the cost of a step of dfa in steps of bp."""
+    specs = {spec.method: spec for spec in load_study("tokens").specs if spec.control == "none" and not spec.penalty}
+    return step_ratios({name: specs[name] for name in ("bp", "dfa")}, "bp")["dfa"]
 
 
 def render(measured: Mapping[str, Any]) -> str:

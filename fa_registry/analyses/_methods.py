@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fa_registry.analyses.base import AnalysisCell, AnalysisColumn
 from fa_registry.metrics import is_scale, metric_named, over_seeds
 from fa_registry.protocol.answer_intervals import sample_interval
 from fa_registry.protocol.grouping import Group, groups, seeds_key
+from fa_registry.protocol.paired_runs import NO_CONTROL, RunWithControl, SeedGroup
 from fa_registry.protocol.reductions import take
 from fa_registry.records import AuditReport, Reading, RunAudit, RunRecord
 from fa_registry.statistics.over_seeds import LARGEST_DECADES, seed_values
@@ -111,6 +112,31 @@ def mean_cell(runs: Sequence[RunAudit], quantity: str, pick: Pick | None = None)
     ids = tuple(run.record.run_id for run in runs_not_finite or runs_with_value or runs)
     interval = summary.interval and (sample_interval([run.record for run in runs], quantity) or summary.interval)
     return AnalysisCell(summary.mean, run_ids=ids, interval=interval, n=summary.n, of=summary.of)
+
+
+def frozen_of(report: AuditReport) -> dict[str, RunRecord]:
+    """Return a mapping run id → record of the frozen control with which this run is compared."""
+    frozen = {run.record.run_id: run.record for run in report.runs if run.record.spec.control == "frozen"}
+    return {run.record.run_id: frozen[run.frozen_run_id] for run in report.runs if run.frozen_run_id in frozen}
+
+
+def margin_cell(method: MethodRuns, frozen: Mapping[str, RunRecord]) -> AnalysisCell:
+    """Return a cell with the mean margin over the frozen controls and its 95 % interval.
+
+    Rule D3 computes the same numbers.
+
+    Args:
+        frozen: the return value of `frozen_of`.
+    """
+    cases = tuple(RunWithControl(run.record, frozen.get(run.record.run_id)) for run in method.runs)
+    margins = SeedGroup(cases).margins
+    counted = [case.record.run_id for case in cases if case.record.spec.seed in margins.seeds]
+    if margins.mean is None:
+        reasons = (note for note in margins.notes if any(case.frozen for case in cases))
+        reading = Reading(None, next(reasons, NO_CONTROL))
+        return AnalysisCell(reading, run_ids=tuple(case.record.run_id for case in cases), of=len(cases))
+    reading = Reading(margins.mean)
+    return AnalysisCell(reading, run_ids=tuple(counted), interval=margins.interval, n=len(counted), of=len(cases))
 
 
 def quantity_column(name: str, quantity: str, unit: str = "", site_text: str = "") -> AnalysisColumn:

@@ -276,6 +276,6 @@ PLUGIN = Analyser(
     question=f"Which runs does each subset of the main metric, {GAMMA} and the rules of the protocol reject?",
     source=f"arXiv 2606.21126, ablation at seed 42: {DEFAULT.symbol} and {GAMMA} compared with the full protocol",
     answer=answer,
-    rank=3,
+    rank=4,
     figure="fa_registry.reporting.figures.analyses.ablation",
 )

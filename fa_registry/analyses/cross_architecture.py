@@ -13,7 +13,9 @@ from fa_registry.analyses._methods import (
     SETTING,
     MethodRuns,
     Pick,
+    frozen_of,
     last_site,
+    margin_cell,
     mean_cell,
     quantity_column,
     scalar,
@@ -21,10 +23,10 @@ from fa_registry.analyses._methods import (
 )
 from fa_registry.analyses.base import Analyser, Analysis, AnalysisCell, AnalysisColumn, AnalysisResult, AnalysisTable
 from fa_registry.metrics import ACCURACY, HEADLINE_GAMMA
+from fa_registry.protocol.paired_runs import NO_CONTROL
 from fa_registry.protocol.rules import Edition
 from fa_registry.records import AuditReport, Reading, RunRecord
 
-NO_CONTROL = "no frozen control of the same setting and seed"
 ARCHITECTURE = AnalysisColumn("architecture", "name of the network")
 VERDICT = AnalysisColumn("verdict", "verdict of the edition over all seeds of the method")
 COLUMNS = (
@@ -68,9 +70,8 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
         settings in which it passes and fails.
     """
     methods = sorted(trained(report), key=lambda one: (one.label, _network(one)))
-    frozen = {run.record.run_id: run.record for run in report.runs if run.record.spec.control == "frozen"}
-    controls = {run.record.run_id: frozen[run.frozen_run_id] for run in report.runs if run.frozen_run_id in frozen}
-    rows = tuple(_row(method, controls) for method in methods)
+    frozen = frozen_of(report)
+    rows = tuple(_row(method, frozen) for method in methods)
     by_label: dict[str, list[tuple[MethodRuns, Mapping[str, AnalysisCell]]]] = {}
     for method, row in zip(methods, rows, strict=True):
         by_label.setdefault(method.label, []).append((method, row))
@@ -93,24 +94,16 @@ def _network(method: MethodRuns) -> str:
     return method.runs[0].record.spec.architecture
 
 
-def _row(method: MethodRuns, controls: Mapping[str, RunRecord]) -> dict[str, AnalysisCell]:
+def _row(method: MethodRuns, frozen: Mapping[str, RunRecord]) -> dict[str, AnalysisCell]:
     accuracy = scalar(ACCURACY.name)
 
     def control(record: RunRecord) -> Reading:
-        control_record = controls.get(record.run_id)
-        return accuracy(control_record) if control_record else Reading(None, NO_CONTROL)
-
-    def margin(record: RunRecord) -> Reading:
-        run_reading, control_reading = accuracy(record), control(record)
-        for reading in (run_reading, control_reading):
-            if reading.value is None:
-                return reading
-        return Reading.of(ACCURACY.difference(run_reading.value, control_reading.value))
+        found = frozen.get(record.run_id)
+        return accuracy(found) if found else Reading(None, NO_CONTROL)
 
     picks: dict[str, tuple[str, Pick]] = {
         ACCURACY.name: (ACCURACY.name, accuracy),
         "frozen": (ACCURACY.frozen, control),
-        "margin": (ACCURACY.margin, margin),
         "growth_max": ("growth_max", scalar("growth_max")),
         "g_L": ("g_norm_mean_ce_L", last_site("g_norm_mean_ce")),
         "gamma": (HEADLINE_GAMMA, scalar(HEADLINE_GAMMA)),
@@ -119,6 +112,7 @@ def _row(method: MethodRuns, controls: Mapping[str, RunRecord]) -> dict[str, Ana
         **method.cells,
         ARCHITECTURE.name: AnalysisCell(text=_network(method)),
         **{column: mean_cell(method.runs, name, pick) for column, (name, pick) in picks.items()},
+        "margin": margin_cell(method, frozen),
         VERDICT.name: AnalysisCell(text=method.group.verdict.full_label),
     }
 
@@ -149,7 +143,7 @@ PLUGIN = Analyser(
     question="Is the result of a method on one network also valid on other networks?",
     source="arXiv 2606.21126, cross-architecture audit",
     answer=answer,
-    rank=7,
+    rank=8,
     silence=silence,
     figure="fa_registry.reporting.figures.analyses.cross_architecture",
 )

@@ -204,7 +204,7 @@ PLUGIN = Analyser(
     question="How early in training does each rule fire, and on which methods?",
     source="arXiv 2606.21126, table of first-fire epochs of D1 and D2",
     answer=answer,
-    rank=4,
+    rank=5,
     silence=partial(without_rows, reason="no rule can be judged at each epoch"),
     figure="fa_registry.reporting.figures.analyses.first_fire",
 )

@@ -203,7 +203,7 @@ PLUGIN = Analyser(
     question="How much does each trained block add to the accuracy?",
     source="arXiv 2606.21126, ladder control and depth scan",
     answer=answer,
-    rank=5,
+    rank=6,
     silence=silence,
     figure="fa_registry.reporting.figures.analyses.ladder",
 )

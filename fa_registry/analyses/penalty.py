@@ -214,7 +214,7 @@ PLUGIN = Analyser(
     question="How does the strength of the residual penalty change accuracy, scale and credit of a method?",
     source="arXiv 2606.21126, sweep of the penalty on DFA",
     answer=answer,
-    rank=2,
+    rank=3,
     silence=partial(without_rows, reason="no method was run with more than one λ"),
     figure="fa_registry.reporting.figures.analyses.penalty",
 )

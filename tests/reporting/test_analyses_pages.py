@@ -16,7 +16,7 @@ from PIL import Image
 
 from fa_registry.analyses import CATALOG, AnalysisCell, AnalysisColumn, AnalysisTable, answers_of, ranked
 from fa_registry.protocol.rules import load_edition
-from fa_registry.records import Reading
+from fa_registry.records import Reading, Recipe
 from fa_registry.reporting.figures.analyses import (
     analysis_figure,
     analysis_numbers,
@@ -131,6 +131,8 @@ def demo():
             )
             for seed in SEEDS
         ]
+    for seed in SEEDS:  # a second recipe
+        runs.append(run("bp", seed, growth=3.0, growth_init_max=5.0, spec={"recipe": Recipe(learning_rate=1.0)}))
     return controlled(*runs, run("sb", 42, status="diverged", growth=math.inf, lines={"h_L": (1.0, math.inf)}))
 
 

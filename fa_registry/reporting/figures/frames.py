@@ -15,7 +15,20 @@ from fa_registry.reporting.figures.canvas import MOST_LETTERS, shortened
 from fa_registry.text_safety import escape_control
 
 MOST_ROWS = 40  # methods in a figure; the table of the figure contains all methods
-NUMERIC = ("value", "low", "high", "site", "epoch", "trained", "penalty", "seed", "blocks", "frozen")  # in every frame
+NUMERIC = (
+    "value",
+    "low",
+    "high",
+    "site",
+    "epoch",
+    "trained",
+    "penalty",
+    "seed",
+    "blocks",
+    "frozen",
+    "epochs",
+    "growth_init_max",
+)
 
 
 def from_frame(value: float, reason: str) -> Reading:
