@@ -61,10 +61,8 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
 
 def _columns(headline: Headline) -> tuple[AnalysisColumn, ...]:
     scales = (quantity_column(name, name) for name in SCALES)
-    gammas = (
-        quantity_column("gamma", HEADLINE_GAMMA),
-        quantity_column("gamma_null", NULL, site_text="mean over sites 1..L"),
-    )
+    null = "Γ for newly drawn feedback, mean over the sites 1..L whose credit depends on it"
+    gammas = (quantity_column("gamma", HEADLINE_GAMMA), AnalysisColumn("gamma_null", null, "cosine", "cos"))
     margins = (quantity_column(headline.name, headline.name), quantity_column("margin", headline.margin))
     return (RECIPE, RULE, METHOD, SETTING, EPOCHS, RUNS, *margins, *scales, *gammas, VERDICT)
 
@@ -103,7 +101,8 @@ def _null(record: RunRecord) -> Reading:
 def _has_several(specs: Iterable[RunSpec]) -> bool:
     """Return whether a method was run with several recipes on one network and one data set.
 
-    Recipes that differ only in the strength of a penalty count as one. Strengths are compared by the analysis `penalty`, and networks by `cross-architecture`.
+    Recipes that differ only in the strength of a penalty count as one. Strengths are compared by the analysis `penalty`, and
+    networks by `cross-architecture`.
     """
     recipes: dict[tuple[str, ...], set[str]] = {}
     for spec in specs:
