@@ -90,7 +90,7 @@ def _spec(method: MethodRuns) -> RunSpec:
 
 
 def _null(record: RunRecord) -> Reading:
-    """Return Γ for newly drawn feedback, the mean over the sites 1..L whose credit depends on the feedback."""
+    """Return Γ for newly drawn feedback, the mean over the sites 1..L whose credit depends on it."""
     row = record.measurements.sites.get(NULL, ())[1:]
     values = [reading.value for reading in row if reading.value is not None]
     if not values:

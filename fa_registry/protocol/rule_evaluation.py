@@ -335,21 +335,9 @@ def judge_over_seeds(rule: Rule, case: RunWithControl, group: SeedGroup) -> Find
         return finding(rule, case, outcome, Reading(None, reason), reason, quantity=margin, limits=limits, seeds=0)
     obstacles = dict(_obstacles(rule, margins))
     outcome, state, causes = _decision(rule, margins, tuple(obstacles))
-    if state in (rule.fired, rule.clear) and group.family and not group.family.decides(group, rule.threshold):
-        outcome, state, causes = "warn", UNDECIDED, ("several methods",)
-        obstacles["several methods"] = (
-            "the interval decides this method alone, but not as one of "
-            f"{len(group.family.members(headline.name))} methods of the setting "
-            "(Holm's procedure)"
-        )
-    # elsewhere no digest can agree: the recorded results of the other seeds count only if they decide as the replays do
-    is_decided = margins.replayed is not None and state in (rule.fired, rule.clear)
-    if is_decided and (margins.replayed < rule.threshold) != (state == rule.fired):
-        outcome, state, causes = "warn", UNDECIDED, ("replay on the other side",)
-        obstacles["replay on the other side"] = (
-            f"the seeds that this audit trained again have a margin of {headline.signed(margins.replayed)} {headline.unit}, on "
-            "the other side of the limit"
-        )
+    if overruled := _overruled(rule, group, state):
+        cause, obstacles[overruled[0]] = overruled
+        outcome, state, causes = "warn", UNDECIDED, (cause,)
     if margins.other_set:
         outcome, state = _at_most_warned(outcome, state, stated=False)
     chance_text = _chance_text(margins) if state == AT_CHANCE or "accuracy at chance" in causes else ""
@@ -376,6 +364,26 @@ def judge_over_seeds(rule: Rule, case: RunWithControl, group: SeedGroup) -> Find
         look=group.look,
         **_estimate_fields(margins),
     )
+
+
+def _overruled(rule: Rule, group: SeedGroup, state: str) -> tuple[UndecidedCause, str] | None:
+    """Return why a decision by the interval alone does not hold.
+
+    The result is a pair (cause, text), or None if the decision holds.
+    """
+    margins, headline = group.margins, _headline(rule)
+    if state not in (rule.fired, rule.clear):
+        return None
+    if group.family and not group.family.decides(group, rule.threshold):
+        count = len(group.family.members(headline.name))
+        text = f"the interval decides this method alone, but not as one of {count} methods of the setting (Holm's procedure)"
+        return "several methods", text
+    # elsewhere no digest can agree: the recorded results of the other seeds count only if they decide as the replays do
+    if margins.replayed is not None and (margins.replayed < rule.threshold) != (state == rule.fired):
+        margin = f"{headline.signed(margins.replayed)} {headline.unit}"
+        text = f"the seeds that this audit trained again have a margin of {margin}, on the other side of the limit"
+        return "replay on the other side", text
+    return None
 
 
 def _estimate_fields(margins: Margins) -> dict[str, object]:
