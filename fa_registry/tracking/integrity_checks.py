@@ -194,9 +194,10 @@ def _among_files(recorded: RecordedRun) -> Iterator[str]:
         yield f"{schema.PROVENANCE} contains the status {provenance['status']}, but {schema.SERIES} {ending}"
     if provenance.get(KEY, SCHEMA) != SCHEMA:
         yield f"{schema.PROVENANCE} contains the schema number {provenance[KEY]}, but the run has the number {SCHEMA}"
-    if provenance.get(schema.SELECTED, recorded.epochs) != recorded.final_epoch:
-        stated = provenance.get(schema.SELECTED, "none")
-        yield f"{schema.PROVENANCE} contains the selected epoch {stated}, but by {schema.SERIES} it is {recorded.final_epoch}"
+    selected = recorded.final_epoch if spec.recipe.select == BEST_VALIDATION else None
+    if provenance.get(schema.SELECTED) != selected:
+        stated, found = ("none" if epoch is None else epoch for epoch in (provenance.get(schema.SELECTED), selected))
+        yield f"{schema.PROVENANCE} contains the selected epoch {stated}, but by {schema.SERIES} it is {found}"
     chain = provenance.get(schema.EPOCH_CHAIN, ())
     if recorded.is_trained_here and len(chain) != recorded.epochs + 1:
         yield f"{schema.PROVENANCE} contains {len(chain)} digests of states, but {schema.SERIES} ends at epoch {recorded.epochs}"

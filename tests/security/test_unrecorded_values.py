@@ -55,7 +55,9 @@ def test_a_declared_main_metric_is_that_of_the_task(forged):
     assert TABLES in subjects(recorded)  # the tag declares none
 
 
-@pytest.mark.parametrize("change", [{"epochs_run": 99}, {"status": "diverged"}, {"epochs_run": 0, "status": "failed"}])
+@pytest.mark.parametrize(
+    "change", [{"epochs_run": 99}, {"status": "diverged"}, {"epochs_run": 0, "status": "failed"}, {"selected_epoch": 2}]
+)
 def test_another_ending_than_that_of_the_series_differs(forged, change):
     recorded, measured = forged(schema.PROVENANCE, lambda held: held.update(change))
     assert FILES in subjects(recorded) and FILES in subjects(measured)

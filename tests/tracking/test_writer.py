@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import gc
 import json
 import math
@@ -23,9 +24,10 @@ from fa_registry.records import Measurements, Reading, RunRecord, Series, SiteSe
 from fa_registry.safe_files import UnreadableFile
 from fa_registry.tracking import schema, series_parquet, writer
 from fa_registry.tracking.base import RetentionOptions
+from fa_registry.tracking.integrity_checks import FILES, checks
 from fa_registry.tracking.memory import MemoryTracker
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
-from fa_registry.tracking.reader import read_record, table_history
+from fa_registry.tracking.reader import read_record, read_recorded, table_history
 from fa_registry.tracking.schema import spread
 from fa_registry.tracking.series_parquet import MOST_EPOCHS, by_site, read_rows, trajectory, write_series
 from fa_registry.tracking.store_errors import StoreRefusal
@@ -227,6 +229,36 @@ def test_both_splits_of_the_data_are_recorded_in_one_entry_with_the_whole_digest
         "classes": 10,
         "shape": "x".join(map(str, trainer.setup.card.image_shape)),
     }
+
+
+BEST = {"validation": 0.1, "select": "best validation", "learning_rate": 1.0, "schedule": "constant", "epochs": 4}
+
+
+def test_the_selected_epoch_is_recorded_and_found_again_from_the_series(tracker):
+    writer, _, outcome = write_run(tracker, **BEST)
+    assert outcome.selected not in (0, BEST["epochs"])  # so that it is no other word for the last epoch
+    record = read_record(tracker, tracker.get(writer.run_id))
+    assert record.provenance[schema.SELECTED] == outcome.selected and record.provenance["epochs_run"] == 4
+    assert len(record.trajectory["accuracy"]) == 5
+    assert record.trajectory["accuracy"][outcome.selected] == record.measurements.scalars["accuracy"]
+    assert {check.outcome for check in record.integrity.checks} == {"agrees"}
+
+
+@pytest.mark.parametrize("change", ["last", "another", "none"])
+def test_another_selected_epoch_than_that_of_the_series_differs(tmp_path, change):
+    tracker = MemoryTracker(tmp_path)
+    writer, _, outcome = write_run(tracker, **BEST)
+    paths = {name: tracker.artifact(writer.run_id, name) for name in (schema.SPEC, schema.MEASUREMENTS, schema.SERIES)}
+    recorded = read_recorded(paths | {schema.PROVENANCE: tracker.artifact(writer.run_id, schema.PROVENANCE)})
+    run = tracker.get(writer.run_id)
+    assert {check.outcome for check in checks(recorded, run)} == {"agrees"}
+    epoch = {"last": 4, "another": 3 if outcome.selected != 3 else 2}.get(change)
+    given = {name: value for name, value in recorded.provenance.items() if name != schema.SELECTED}
+    changed = given if epoch is None else {**given, schema.SELECTED: epoch}
+    (check,) = (
+        one for one in checks(dataclasses.replace(recorded, provenance=changed), run) if one.outcome == "differs"
+    )
+    assert check.subject == FILES and check.detail.count("selected epoch") == 1
 
 
 def test_no_pickle_is_written(tracker):
