@@ -1,24 +1,22 @@
-"""python -m benchmarks.calibration [--record [STORE]]: the measured ranges behind the default edition, in docs/calibration.md.
+"""python -m benchmarks.calibration [--record REPORTS]: the measured ranges behind the default edition, in docs/calibration.md.
 
---record runs the calibration study (a quarter of an hour on two quiet cores; in STORE it trains only what is missing there),
-audits it by three editions, which recomputes every run, and keeps what the page needs in docs/measured/; without it the tables
-between the page's markers are only written again from there. The rows on Fashion-MNIST are those of benchmarks.fashion.
+--record reads the folder that `fa-registry run calibration --editions 2026-12,2026-05` wrote on this machine (a quarter of an
+hour on two quiet cores), and keeps what the page needs in docs/measured/; without it the tables between the page's markers are
+only written again from there. The rows on Fashion-MNIST are those of benchmarks.fashion.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.tables import inserted
-from fa_registry import jsonio, provenance
+from benchmarks.tables import audit_of, inserted
+from fa_registry import provenance
 from fa_registry.protocol.grouping import Group, groups
 from fa_registry.protocol.rules import load_edition
 from fa_registry.records import AuditReport, RunAudit
@@ -43,16 +41,9 @@ CLASSES = {  # known before any rule looks: the method and the setting decide, n
 }
 
 
-def record(store: str = "") -> dict[str, Any]:
-    """Train and audit the calibration study, in a fresh store if none is named; plain data, with machine class and date."""
-    with tempfile.TemporaryDirectory() as folder:
-        place = ["--store", store] if store else []
-        run(["study", "calibration", *place], folder)
-        editions = f"{OURS},{PUBLISHED}"
-        judged = ["--study", "calibration", "--editions", editions, "--exit-zero"]
-        run(["audit", *judged, "--out", "reports", *place], folder)
-        raw = json.loads((Path(folder) / "reports" / "audit.json").read_text(encoding="utf-8"))
-    report = jsonio.decode(AuditReport, raw)
+def record(reports: Path) -> dict[str, Any]:
+    """Read the audit of the calibration study; return plain data with machine class and date."""
+    report = audit_of(reports)
     return {
         "date": time.strftime("%Y-%m-%d"),
         "machine": f"{provenance.hardware()['cpu']}, {os.cpu_count()} cores",
@@ -145,14 +136,11 @@ def _unique(words: Iterable[str]) -> str:
     return ", ".join(dict.fromkeys(words))
 
 
-def run(arguments: Sequence[str], folder: str) -> None:
-    """Run the command line in a folder; its progress is shown."""
-    subprocess.run([sys.executable, "-m", "fa_registry", *arguments], cwd=folder, check=True, stdout=subprocess.DEVNULL)
-
-
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--record"]:
-        MEASURED.write_text(json.dumps(record(*sys.argv[2:3]), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        MEASURED.write_text(
+            json.dumps(record(Path(sys.argv[2])), indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+        )
     PAGE.write_text(
         inserted(PAGE.read_text(encoding="utf-8"), BEGIN, render(json.loads(MEASURED.read_text()))), encoding="utf-8"
     )

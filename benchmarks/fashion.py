@@ -1,7 +1,7 @@
-"""python -m benchmarks.fashion [--record [STORE]] [--pictures STORE]: the fashion study, README's main result.
+"""python -m benchmarks.fashion [--record REPORTS] [--pictures STORE]: the fashion study, README's main result.
 
---record trains it (13 minutes on two quiet cores; in STORE only what is missing there), audits it by three editions, which
-recomputes every run, and writes docs/measured/fashion.json. --pictures takes README's pictures of STORE, whose reports are in
+--record reads the folder that `fa-registry run fashion --editions 2026-05,2026-12` wrote on this machine (20 minutes on two quiet
+cores), and writes docs/measured/fashion.json. --pictures takes README's pictures of STORE, whose reports are in
 the folder `reports` beside it, in chromium with a fresh profile. Without an option the tables of README and of
 projects/fashion/README.md are only written again.
 """
@@ -11,16 +11,13 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks import calibration
 from benchmarks.recording import FOLDER, ROOT, stamp
-from benchmarks.tables import inserted, line, main_metric, over_seeds, readings
-from fa_registry import jsonio
+from benchmarks.tables import audit_of, inserted, line, main_metric, over_seeds, readings
 from fa_registry import metrics as catalogue
 from fa_registry.protocol.grouping import Group, groups
 from fa_registry.records import AuditReport, Reading
@@ -50,24 +47,12 @@ LABELS = {
 WAIT = 120_000  # ms for a page of MLflow
 
 
-def record(store: str = "") -> dict[str, Any]:
-    """Train, audit and report the study; return plain data with machine and date."""
-    with tempfile.TemporaryDirectory() as folder:
-        out = [
-            "--out",
-            str(Path(store.removeprefix("sqlite:///")).parent / "reports" if store else Path(folder) / "reports"),
-        ]
-        place = ["--store", store] if store else []
-        is_new = not store or not Path(store.removeprefix("sqlite:///")).exists()
-        start = time.perf_counter()
-        calibration.run(["run", "fashion", "--editions", ",".join(EDITIONS), *out, *place], folder)
-        seconds = time.perf_counter() - start
-        raw = json.loads((Path(out[1]) / "audit.json").read_text(encoding="utf-8"))
-    report = jsonio.decode(AuditReport, raw)
+def record(reports: Path) -> dict[str, Any]:
+    """Read the audit of the study; return plain data with machine and date."""
+    report = audit_of(reports)
     found = groups(report)
     return {
         **stamp(),
-        "seconds": seconds if is_new else None,  # else a part was trained before
         "verified": sum(run.record.integrity.state == "verified" for run in report.runs),
         "runs": len(report.runs),
         "rows": [_row(group, report) for group in found],
@@ -127,8 +112,7 @@ def render(measured: Mapping[str, Any]) -> str:
     """Return README's block."""
     head = [*COLUMNS, *EDITIONS]
     runs = f"{measured['runs']} runs of 15 epochs, metrics of {measured['verified']} verified by the audit"
-    minutes = f"training, audit and pages {measured['seconds'] / 60:.0f} minutes; " if measured["seconds"] else ""
-    took = f"{minutes}scales are geometric means over seeds"
+    took = "scales are geometric means over seeds"
     where = f"Measured {measured['date']} on {measured['machine']}, by `python -m benchmarks.fashion --record`: {runs}; {took}."
     return "\n".join([where, "", line(head), "|" + "---|" * len(head), *map(line, measured["rows"])])
 
@@ -198,10 +182,10 @@ def pictures(store: Path) -> None:
 def main(arguments: Sequence[str]) -> None:
     """Record, take pictures, write the tables again."""
     parser = argparse.ArgumentParser(description=__doc__.partition(":")[0])
-    parser.add_argument("--record", nargs="?", const="", metavar="STORE", help="train, audit and keep the numbers")
+    parser.add_argument("--record", type=Path, metavar="REPORTS", help="folder with audit.json; keep its numbers")
     parser.add_argument("--pictures", type=Path, metavar="FILE", help="take README's pictures of this SQLite file")
     asked = parser.parse_args(arguments)
-    if asked.record is not None:
+    if asked.record:
         measured = record(asked.record)
         MEASURED.write_text(json.dumps(measured, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     if asked.pictures:

@@ -19,11 +19,9 @@ from typing import Any
 
 from benchmarks import end_to_end, store_scale
 from benchmarks.recording import FOLDER, ROOT, recorded, stamp
-from benchmarks.tables import header, inserted, line, row
+from benchmarks.tables import audit_of, header, inserted, line, row
 from benchmarks.verb_cost import Costs
-from fa_registry import jsonio
 from fa_registry.protocol.grouping import groups
-from fa_registry.records import AuditReport
 
 MEASURED = FOLDER / "first_light.json"
 BEGIN = "<!-- measured: python -m benchmarks.readme --record -->"
@@ -60,7 +58,7 @@ def record() -> dict[str, Any]:
 
 def study_table(reports: Path) -> dict[str, Any]:
     """Return the table of the digits study, with machine class and date."""
-    report = jsonio.decode(AuditReport, json.loads((reports / "audit.json").read_text(encoding="utf-8")))
+    report = audit_of(reports)
     return {**stamp(), "edition": report.edition.name, "rows": [row(group) for group in groups(report)]}
 
 

@@ -15,12 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.recording import FOLDER, ROOT, stamp
-from benchmarks.tables import inserted, line
+from benchmarks.tables import audit_of, inserted, line
 from benchmarks.tokens import step_ratios
-from fa_registry import jsonio
 from fa_registry.analyses import CATALOG, AnalysisCell
 from fa_registry.protocol.rules import load_edition
-from fa_registry.records import AuditReport
 
 MEASURED = FOLDER / "remedies.json"
 STUDIES = ("remedies", "remedies_tokens")
@@ -39,7 +37,7 @@ REST = (
 
 def record(reports: Path) -> tuple[str, dict[str, Any]]:
     """Return the name of a study and its table as plain data, with machine and date."""
-    report = jsonio.decode(AuditReport, json.loads((reports / "audit.json").read_text(encoding="utf-8")))
+    report = audit_of(reports)
     analysis = CATALOG.get("remedies").run(report, load_edition(report.edition.name))
     headline = next(name for name in HEADLINES if name in analysis.rows[0])
     specs = {run.record.run_id: run.record.spec for run in report.runs}
@@ -60,7 +58,7 @@ def record(reports: Path) -> tuple[str, dict[str, Any]]:
     ]
     verified = sum(run.record.integrity.state == "verified" for run in report.runs)
     found = {"headline": headline, "edition": report.edition.name, "runs": len(report.runs), "verified": verified}
-    return report.experiment, {**stamp(), **found, "rows": rows}
+    return report.choice.study, {**stamp(), **found, "rows": rows}
 
 
 def _number(cell: AnalysisCell, form: str) -> str:

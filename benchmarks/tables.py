@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
+from fa_registry import jsonio
 from fa_registry.metrics import metric_named
 from fa_registry.protocol.grouping import Group
-from fa_registry.records import Reading
+from fa_registry.records import AuditReport, Reading
 from fa_registry.reporting.report_values import Values
 from fa_registry.statistics import summary
 
@@ -19,6 +22,11 @@ COLUMNS = (
     "‖g_L‖ (mean CE; arithmetic mean)",
     "Γ deep mean",
 )
+
+
+def audit_of(reports: Path) -> AuditReport:
+    """The audit in a folder that a command has written."""
+    return jsonio.decode(AuditReport, json.loads((reports / "audit.json").read_text(encoding="utf-8")))
 
 
 def header(edition: str) -> list[str]:

@@ -1,7 +1,8 @@
-"""python -m benchmarks.tokens [--record]: the tokens study, the audit of feedback alignment on a language model.
+"""python -m benchmarks.tokens [--record REPORTS]: the tokens study, the audit of feedback alignment on a language model.
 
---record trains and audits the study (about six minutes on two quiet cores), measures the cost of a step of dfa relative to bp,
-and writes docs/measured/tokens.json. Without it, only the table of projects/tokens/README.md is written again.
+--record reads the folder that `fa-registry run tokens` wrote on this machine (about six minutes on two quiet cores), measures the
+cost of a step of dfa relative to bp, and writes docs/measured/tokens.json. Without it, only the table of
+projects/tokens/README.md is written again.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,13 +18,11 @@ from typing import Any
 
 import torch
 
-from benchmarks import calibration
 from benchmarks.fashion import _fires, _first_fires, _mean
 from benchmarks.recording import FOLDER, ROOT, stamp
-from benchmarks.tables import inserted, line, main_metric, over_seeds, readings
-from fa_registry import jsonio
+from benchmarks.tables import audit_of, inserted, line, main_metric, over_seeds, readings
 from fa_registry.protocol.grouping import Group, groups
-from fa_registry.records import AuditReport, RunSpec
+from fa_registry.records import RunSpec
 from fa_registry.studies.study import load_study
 from fa_registry.training.run_setup import build_setup
 from fa_registry.training.trainer import Trainer
@@ -47,19 +45,12 @@ COLUMNS = (
 STEPS, ROUNDS = 10, 7  # of each method in turn, in CPU seconds
 
 
-def record() -> dict[str, Any]:
-    """Train and audit the study; return plain data with machine and date."""
-    with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder) / "reports"
-        start = time.perf_counter()
-        calibration.run(["run", "tokens", "--out", str(out)], folder)
-        seconds = time.perf_counter() - start
-        raw = json.loads((out / "audit.json").read_text(encoding="utf-8"))
-    report = jsonio.decode(AuditReport, raw)
+def record(reports: Path) -> dict[str, Any]:
+    """Read the audit of the study; return plain data with machine and date."""
+    report = audit_of(reports)
     found = groups(report)
     return {
         **stamp(),
-        "seconds": seconds,
         "verified": sum(run.record.integrity.state == "verified" for run in report.runs),
         "runs": len(report.runs),
         "rows": [_row(group) for group in found],
@@ -112,9 +103,8 @@ def _step_ratio() -> float:
 def render(measured: Mapping[str, Any]) -> str:
     """Return the table of the study's page."""
     runs = f"{measured['runs']} runs of 4 epochs (800 steps), metrics of {measured['verified']} verified by the audit"
-    minutes = f"training, audit and pages {measured['seconds'] / 60:.0f} minutes; " if measured["seconds"] else ""
     where = (
-        f"Measured {measured['date']} on {measured['machine']}, by `python -m benchmarks.tokens --record`: {runs}; {minutes}"
+        f"Measured {measured['date']} on {measured['machine']}, by `python -m benchmarks.tokens --record`: {runs}; "
         f"scales are geometric means over seeds. A step of dfa costs {measured['step_ratio']:.2f} steps of bp (CPU seconds)."
     )
     fires = "; ".join(
@@ -127,9 +117,9 @@ def render(measured: Mapping[str, Any]) -> str:
 def main(arguments: Sequence[str]) -> None:
     """Record, and write the table again."""
     parser = argparse.ArgumentParser(description=__doc__.partition(":")[0])
-    parser.add_argument("--record", action="store_true", help="train, audit and keep the numbers")
-    if parser.parse_args(arguments).record:
-        MEASURED.write_text(json.dumps(record(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    parser.add_argument("--record", type=Path, metavar="REPORTS", help="folder with audit.json; keep its numbers")
+    if reports := parser.parse_args(arguments).record:
+        MEASURED.write_text(json.dumps(record(reports), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     measured = json.loads(MEASURED.read_text(encoding="utf-8"))
     PAGE.write_text(inserted(PAGE.read_text(encoding="utf-8"), BEGIN, render(measured)), encoding="utf-8")
 
