@@ -77,7 +77,7 @@ UNCONFIRMED = ((MEASURING, UNDECIDED_HERE), (MEASURING, NOT_MEASURED), (REPETITI
 SHOWN = 6  # largest number of left-out runs in a claim
 NO_EVIDENCE = "The metrics do not match the files recorded with the run, so no claim about this run is allowed"
 # The published protocol states that it finds failures but does not prove their absence.
-CAVEAT = "the rules detect only known defects of a comparison in this setting, and no other defects"
+CAVEAT = "A pass rules out only the defects that the rules know"
 
 
 def claims(
@@ -179,8 +179,7 @@ def _pass_claims(runs: Sequence[RunAudit]) -> Iterator[Claim]:
     (key, trained_part), symbol = _trained_blocks(runs), _symbol(runs)
     yield claim(
         key,
-        f"The method passes: its {symbol} may be reported as the {symbol} of {trained_part}{cleared_text(runs)}{sampled(runs)}. "
-        f"Passing does not certify the method: {CAVEAT}",
+        f"Depth helps: the {symbol} may be reported as that of {trained_part}{cleared_text(runs)}{sampled(runs)}. {CAVEAT}",
         runs,
     )
 
@@ -224,7 +223,7 @@ OF_EVIDENCE: Mapping[tuple[str, str], tuple[str, str]] = MappingProxyType(
     {
         (METHOD, "fail"): ("method fails", "No claim about a method with this name is allowed"),
         (METHOD, "warn"): ("method not measured", "The code of the method was not checked"),
-        (MEASURING, "warn"): ("other warns", "No conclusion may be based on metrics that the audit could not confirm"),
+        (MEASURING, "warn"): ("other warns", "Metrics that the audit could not confirm support no conclusion"),
         (CREDIT, "warn"): (
             "near backpropagation",
             "The {symbol} may be claimed only for backpropagation, and not for another credit rule",

@@ -238,7 +238,7 @@ def _undecided(finding: Finding, runs: Sequence[RunAudit]) -> tuple[str, str]:
     seeds = "" if finding.interval else " of one seed"
     reasons = [CAUSES[cause] for cause in finding.undecided if cause in CAUSES] or [_seeds_advice(finding)]
     text = (
-        f"It is undecided whether the trained blocks beat frozen random blocks: the {MARGIN}{seeds} is {_margin(finding)} "
+        f"Undecided: the {MARGIN} over frozen random blocks{seeds} is {_margin(finding)} "
         f"({estimate}required: {_limit(finding)}){_why_level(finding)}"
     )
     details = nearest_limit_text(runs, finding) + author_stated_runs(runs, DEPTH)

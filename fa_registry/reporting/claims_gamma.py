@@ -192,7 +192,7 @@ def _size_claim(runs: Sequence[RunAudit]) -> tuple[str, str] | None:
         return None
     minimum_text = f"{KINDS['cos'](least)}, the smallest {GAMMA} that counts as alignment"
     if high < least:
-        return "too small", f"is too small to count as alignment: it is below {minimum_text}"
+        return "too small", f"is below {minimum_text}"
     return "gamma undecided", f"is open: its interval contains {minimum_text}"
 
 
