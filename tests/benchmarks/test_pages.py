@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from benchmarks import calibration, fashion, performance, readme, tokens
+from benchmarks import calibration, fashion, performance, readme, remedies, tokens
 from benchmarks.recording import ROOT
 from benchmarks.tables import inserted
 
@@ -22,6 +23,7 @@ BLOCKS = [
     (FASHION, fashion, fashion.render_epochs),
     (tokens.PAGE, tokens, tokens.render),
     (calibration.PAGE, calibration, calibration.render),
+    (remedies.PAGES["remedies"], remedies, partial(remedies.render, study="remedies")),
 ]
 
 
