@@ -19,10 +19,12 @@ from benchmarks.tables import audit_of, inserted, line
 from benchmarks.tokens import step_ratios
 from fa_registry.analyses import CATALOG, AnalysisCell
 from fa_registry.protocol.rules import load_edition
+from fa_registry.reporting.figures.analyses import analysis_figure
 
 MEASURED = FOLDER / "remedies.json"
 STUDIES = ("remedies", "remedies_tokens")
 PAGES = {name: ROOT / "projects" / name / "README.md" for name in STUDIES}
+PICTURES = {name: ROOT / "docs" / "images" / f"{name}.png" for name in STUDIES}
 BEGIN = "<!-- measured: python -m benchmarks.remedies --record -->"
 HEADLINES = {"accuracy": ("accuracy", "{:.3f}"), "token_loss": ("loss per token, nats", "{:.3f}")}
 MARGINS = {"accuracy": ("margin over frozen, pp", "{:+.1f}"), "token_loss": ("margin over frozen, nats", "{:+.3f}")}
@@ -36,9 +38,10 @@ REST = (
 
 
 def record(reports: Path) -> tuple[str, dict[str, Any]]:
-    """Return the name of a study and its table as plain data, with machine and date."""
+    """Return the name of a study and its table as plain data, with machine and date; write the picture of its analysis."""
     report = audit_of(reports)
     analysis = CATALOG.get("remedies").run(report, load_edition(report.edition.name))
+    PICTURES[report.choice.study].write_bytes(analysis_figure(analysis, report.runs))
     headline = next(name for name in HEADLINES if name in analysis.rows[0])
     specs = {run.record.run_id: run.record.spec for run in report.runs}
     recipes = {row["recipe"].text: specs[row["recipe"].run_ids[0]] for row in analysis.rows}

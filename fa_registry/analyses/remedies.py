@@ -114,12 +114,21 @@ def _has_several(specs: Iterable[RunSpec]) -> bool:
 def _recipes(specs: Sequence[RunSpec]) -> Iterable[str]:
     """Yield the label of each specification.
 
-    It contains the method, and the values of the setting that not all specifications have.
+    It contains the method, its options that not all of its specifications share, and the values of the setting that not all
+    specifications share.
     """
+    shared: dict[str, set[tuple[str, object]]] = {}
+    for spec in specs:
+        items = set(spec.method_options.items())
+        shared[spec.method] = shared.get(spec.method, items) & items
     settings = [_values(spec).items() for spec in specs]
     common = set.intersection(*map(set, settings))
     for spec, values in zip(specs, settings, strict=True):
-        yield " · ".join((spec.label, *(f"{name}={value}" for name, value in values if (name, value) not in common)))
+        options = {
+            name: value for name, value in spec.method_options.items() if (name, value) not in shared[spec.method]
+        }
+        label = dataclasses.replace(spec, method_options=options).label
+        yield " · ".join((label, *(f"{name}={value}" for name, value in values if (name, value) not in common)))
 
 
 def _values(spec: RunSpec) -> dict[str, object]:

@@ -22,7 +22,7 @@ def recipe(method="dfa", accuracies=(0.5, 0.6, 0.7), **given):
     spec = {
         name: given.pop(name)
         for name in tuple(given)
-        if name in ("recipe", "penalty", "epochs", "architecture_options")
+        if name in ("recipe", "penalty", "epochs", "architecture_options", "method_options")
     }
     runs = [
         run(method, seed, accuracy=value, spec=spec, **given) for seed, value in zip(SEEDS, accuracies, strict=True)
@@ -64,6 +64,12 @@ def test_what_other_analyses_compare_is_no_recipe(others):
 def test_one_network_each_is_no_recipe():
     vit = [dataclasses.replace(one, spec=dataclasses.replace(one.spec, architecture="vit_mini")) for one in recipe()]
     assert analysed("remedies", [*recipe(), *vit]).rows == ()
+
+
+def test_an_option_that_all_recipes_of_a_method_share_is_left_out():
+    noisy = [recipe("dtp", method_options={"sigma": sigma, "hidden": 256}) for sigma in (0.1, 0.3)]
+    same = recipe("pepita", method_options={"scale": 1.0})
+    assert labels(*noisy[0], *noisy[1], *same) == ["dtp (sigma=0.1)", "dtp (sigma=0.3)", "pepita"]
 
 
 def test_every_method_of_the_report_is_a_row_where_one_has_recipes():
