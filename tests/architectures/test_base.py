@@ -68,7 +68,7 @@ LATER = {"activation": "gelu", "init": "torch"}
 
 def test_resolve_fills_in_defaults():
     resolved = BASE.resolve({"d_hidden": 8})
-    form = {"norm": "layer", "norm_place": "pre", "branch_scale": "one"}
+    form = {"norm": "layer", "norm_place": "pre", "branch_scale": "one", "dropout": 0.0}
     own = {"d_hidden": 8, "num_blocks": 4, "terminal_ln": True, "residual": True, "w2_std": 0.01}
     assert resolved == own | form | LATER
 
