@@ -78,7 +78,11 @@ def _row(group: Group) -> list[str]:
 
 
 def step_ratios(specs: Mapping[str, RunSpec], reference: str) -> dict[str, float]:
-    """Return the CPU seconds of a step of each specification divided by those of the reference, the median of paired rounds."""
+    """Return the CPU seconds of a step of each specification divided by those of the reference, the median of paired rounds.
+
+    One thread, as in a study on several cores.
+    """
+    torch.set_num_threads(1)
     trainers = {name: Trainer(build_setup(spec, torch.device("cpu"))) for name, spec in specs.items()}
     batches = {name: torch.arange(spec.recipe.batch_size) for name, spec in specs.items()}
     ratios: dict[str, list[float]] = {name: [] for name in specs}
