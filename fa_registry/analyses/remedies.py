@@ -31,7 +31,7 @@ from fa_registry.analyses.base import (
     AnalysisTable,
     without_rows,
 )
-from fa_registry.metrics import DEFAULT, HEADLINE_GAMMA, Headline, headline_of
+from fa_registry.metrics import DEFAULT, HEADLINE_GAMMA, Headline, headline_of, symbol_of
 from fa_registry.protocol.rules import Edition
 from fa_registry.records import AuditReport, Reading, RunRecord, RunSpec
 
@@ -61,7 +61,7 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
 
 def _columns(headline: Headline) -> tuple[AnalysisColumn, ...]:
     scales = (quantity_column(name, name) for name in SCALES)
-    null = "Γ for newly drawn feedback, mean over the sites 1..L whose credit depends on it"
+    null = f"{symbol_of(HEADLINE_GAMMA)} for newly drawn feedback, mean over the sites 1..L whose credit depends on it"
     gammas = (quantity_column("gamma", HEADLINE_GAMMA), AnalysisColumn("gamma_null", null, "cosine", "cos"))
     margins = (quantity_column(headline.name, headline.name), quantity_column("margin", headline.margin))
     return (RECIPE, RULE, METHOD, SETTING, EPOCHS, RUNS, *margins, *scales, *gammas, VERDICT)

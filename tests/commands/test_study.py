@@ -158,7 +158,7 @@ def test_a_task_without_classes_needs_none():
 @pytest.mark.parametrize("overrides", [{}, {"data": "digits", "scale": "0.02"}])
 def test_every_shipped_study_and_its_variant_train_what_they_are_compared_with(overrides):
     for name in names():
-        if overrides and name == "tokens":  # a language model has no variant on images
+        if overrides and "tokens" in name:  # a language model has no variant on images
             continue
         study = load_study(name, {**overrides, "device": "cpu"})
         assert without_frozen(study, load_edition(study.edition)) == [], name

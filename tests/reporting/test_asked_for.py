@@ -153,7 +153,7 @@ NEW_TEXTS = {
     "audit_table.tex": r"Hits; Swell; Rest; in the middle; x_{L}",
     "terminal": "hits in the test; largest swell; lead over still blocks; Δ = 1 by construction",
     ".md": "Hits in the test; lead; Δ by gamma; that is deep; ‖x\\_L‖; Swell; ‖s\\_L‖ CE mean; the yield is healthy; "
-    "faith of at least; the largest swell in one block; Δ = 0.; the lead is",
+    "faith of at least; the largest swell in one block; Δ = 0.; the lead over",
 }
 
 
