@@ -38,6 +38,7 @@ from fa_registry.training.checkpoint import load_into
 from fa_registry.training.data_digests import data_digests
 from fa_registry.training.devices import configuration, products
 from fa_registry.training.method_calls import check_finite
+from fa_registry.training.prediction import validation_metric
 from fa_registry.training.probe_context import (
     Conventions,
     bench_conventions,
@@ -362,8 +363,7 @@ def test_metrics(setup: RunSetup) -> dict[str, Reading]:
     if splits.entropy_rate is not None and setup.task.by_position and loss is not None:
         metrics["excess_nats"] = loss if loss.value is None else Reading(loss.value - splits.entropy_rate)
     if splits.validation_labels is not None:
-        name, held_out = setup.task.headline.name, (splits.validation_images, splits.validation_labels)
-        metrics[f"{name}{VALIDATION}"] = reported_metrics(setup.task, "evaluate", setup.predictor, *held_out)[name]
+        metrics[f"{setup.task.headline.name}{VALIDATION}"] = validation_metric(setup)
     return metrics
 
 

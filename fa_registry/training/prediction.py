@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +12,13 @@ from fa_registry.errors import PluginError, RegistryError
 from fa_registry.methods._relaxation import quiet
 from fa_registry.methods.base import HasOwnPrediction, Method
 from fa_registry.network_mode import eval_mode
+from fa_registry.records import Reading
+from fa_registry.tasks import reported_metrics
+from fa_registry.training.devices import products
 from fa_registry.training.method_calls import DetachedModule
+
+if TYPE_CHECKING:
+    from fa_registry.training.run_setup import RunSetup
 
 
 def scores_of(
@@ -44,6 +51,17 @@ def scores_of(
     if not isinstance(scores, Tensor) or not scores.is_floating_point() or scores.shape != tuple(shape):
         raise PluginError(f"method {name!r}: expected floating-point scores of shape {tuple(shape)}, found {found}")
     return scores.detach()
+
+
+@products("fp32")
+def validation_metric(setup: RunSetup) -> Reading:
+    """Return the main metric on the validation samples.
+
+    Measurements and the selection of an epoch both use it: with products of another precision, a sample on the edge of two classes
+    could give them different epochs.
+    """
+    samples = setup.splits.validation_images, setup.splits.validation_labels
+    return reported_metrics(setup.task, "evaluate", setup.predictor, *samples)[setup.task.headline.name]
 
 
 class OwnPrediction(nn.Module):

@@ -24,6 +24,7 @@ from fa_registry.training.devices import products, runner
 from fa_registry.training.epoch_chain import EpochChain
 from fa_registry.training.method_calls import update_feedback
 from fa_registry.training.optimizers import PartOptimizer
+from fa_registry.training.prediction import validation_metric
 from fa_registry.training.run_setup import RunSetup
 from fa_registry.training.step import StepSums, backprop_step, clip_gradient, local_credit_step
 
@@ -167,7 +168,9 @@ class Trainer:
         task = self.setup.task
         loss, score, penalty = (self._totals / task.counted(self.setup.splits.train_labels)).tolist()
         self.chain.extend()
-        if self.setup.spec.recipe.select == BEST_VALIDATION:
+        if not math.isfinite(loss + penalty):  # a training that diverges ends with the state that shows it
+            self.selected = None
+        elif self.setup.spec.recipe.select == BEST_VALIDATION:
             self._select()
         return {
             "loss_train": Reading.of(loss),
@@ -177,12 +180,10 @@ class Trainer:
 
     def _select(self) -> None:
         """Keep the present state if it is the first one with the best main metric on the validation samples."""
-        setup, headline = self.setup, self.setup.task.headline
-        samples = setup.splits.validation_images, setup.splits.validation_labels
-        reading = reported_metrics(setup.task, "evaluate", setup.predictor, *samples)[headline.name]
+        reading = validation_metric(self.setup)
         if reading.value is None:
             return
-        score = headline.sign * reading.value
+        score = self.setup.task.headline.sign * reading.value
         if self.selected is None or score > self.selected.score:
             copies = {name: tensor.detach().clone() for name, tensor in self.state().items()}
             self.selected = SelectedState(self.epoch, score, copies)

@@ -237,7 +237,6 @@ DROPPED = {"dropout": 0.25}
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_dropout_sets_a_share_of_a_branch_to_zero_and_keeps_its_mean(name):
-    """One block, without noise f, with noise m f/(1 − p): of a transformer's block, of the last summand."""
     network, plain = (built(name, num_blocks=1, norm_place="post", **form) for form in (DROPPED, {}))
     assert network.state_dict().keys() == plain.state_dict().keys()
     layer = network.blocks[0].dropout
@@ -251,6 +250,20 @@ def test_dropout_sets_a_share_of_a_branch_to_zero_and_keeps_its_mean(name):
     layer.noise = None
     h = network.embed(inputs(name))
     assert torch.equal(network.blocks[0](h), plain.blocks[0](h))  # measurements have no dropout
+
+
+def test_a_block_multiplies_the_outputs_of_its_layers_by_the_mask():
+    """f(h) = m g(h)/(1 − p) for resmlp; with p near 1, a transformer's block returns 0 almost everywhere."""
+    network, plain = (built("resmlp", num_blocks=1, **form) for form in (DROPPED, {}))
+    h = network.embed(inputs("resmlp"))
+    block = network.blocks[0]
+    block.dropout.noise = torch.Generator().manual_seed(1)
+    mask = torch.rand(h.shape, generator=torch.Generator().manual_seed(1)) >= 0.25
+    assert torch.allclose(block(h), plain.blocks[0](h) * mask / 0.75, rtol=1e-6)
+    for name in ("vit_mini", "causal_transformer"):
+        network = built(name, num_blocks=1, dropout=1 - 1e-9)
+        network.blocks[0].dropout.noise = torch.Generator().manual_seed(1)
+        assert not network.blocks[0](network.embed(inputs(name))).any()
 
 
 def test_a_training_with_dropout_is_repeated_by_its_seed_and_measured_without_it():

@@ -12,6 +12,7 @@ from fa_registry.evidence.replay_from_seed import replay_first_steps
 from fa_registry.evidence.whole_replay import replay_whole
 from fa_registry.protocol.integrity import compare
 from fa_registry.tasks.classification import accuracy
+from fa_registry.training.devices import products
 from fa_registry.training.loop import train
 from fa_registry.training.measuring import measure
 from fa_registry.training.resume import ResumeFile
@@ -174,6 +175,18 @@ def test_a_run_that_diverges_ends_with_the_state_that_shows_it():
     given = {**BEST, "optimizer": "sgd", "learning_rate": 1e20, "method": "bp"}
     trainer, _, outcome = trained(**given)
     assert outcome.status == "diverged" and outcome.selected == outcome.epochs == trainer.epoch
+    assert trainer.selected is None  # so a replay on another configuration measures the diverged state too
+
+
+def test_the_score_of_an_epoch_is_its_recorded_metric_whatever_the_users_precision():
+    """The audit finds the epoch by the recorded values, so selection and measurement have to count alike."""
+    trainer, used = Trainer(tiny_task(**BEST)), []
+    seen = lambda *_: used.append(torch.backends.cuda.matmul.fp32_precision) or 0.5  # noqa: E731
+    trainer.begin_epoch()
+    with products("tf32"), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(trainer.setup.task), "evaluate", seen)
+        trainer.end_epoch()
+    assert used == ["ieee"] and trainer.selected.score == 0.5
 
 
 def test_a_selected_state_is_replayed(tmp_path):
