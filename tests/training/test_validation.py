@@ -11,6 +11,7 @@ from fa_registry.errors import Interrupted, InvalidFields
 from fa_registry.evidence.replay_from_seed import replay_first_steps
 from fa_registry.evidence.whole_replay import replay_whole
 from fa_registry.protocol.integrity import compare
+from fa_registry.records import Reading
 from fa_registry.tasks.classification import accuracy
 from fa_registry.training.devices import products
 from fa_registry.training.loop import train
@@ -181,7 +182,7 @@ def test_a_run_that_diverges_ends_with_the_state_that_shows_it():
 def test_the_score_of_an_epoch_is_its_recorded_metric_whatever_the_users_precision():
     """The audit finds the epoch by the recorded values, so selection and measurement have to count alike."""
     trainer, used = Trainer(tiny_task(**BEST)), []
-    seen = lambda *_: used.append(torch.backends.cuda.matmul.fp32_precision) or 0.5  # noqa: E731
+    seen = lambda *_: used.append(torch.backends.cuda.matmul.fp32_precision) or {"accuracy": Reading(0.5)}  # noqa: E731
     trainer.begin_epoch()
     with products("tf32"), pytest.MonkeyPatch.context() as patch:
         patch.setattr(type(trainer.setup.task), "evaluate", seen)
