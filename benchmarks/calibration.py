@@ -83,7 +83,8 @@ def render(measured: Mapping[str, Any]) -> str:
     """The page's block: ranges of the two classes beside the thresholds, then every method in every setting."""
     rows = [*measured["rows"], *json.loads(FASHION.read_text(encoding="utf-8"))["ranges"]]
     lines = [
-        f"Measured {measured['date']} on {measured['machine']}, by `python -m benchmarks.calibration --record`: "
+        f"Measured {measured['date']} on {measured['machine']}, by `fa-registry run calibration` and "
+        "`python -m benchmarks.calibration --record reports`: "
         f"{sum(1 for _ in rows)} method × setting groups of three seeds.",
         "",
         f"| metric | healthy ({CLASSES['healthy']}) | exploding ({CLASSES['exploding']}) | threshold in {OURS} |",

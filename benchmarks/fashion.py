@@ -113,7 +113,8 @@ def render(measured: Mapping[str, Any]) -> str:
     head = [*COLUMNS, *EDITIONS]
     runs = f"{measured['runs']} runs of 15 epochs, metrics of {measured['verified']} verified by the audit"
     took = "scales are geometric means over seeds"
-    where = f"Measured {measured['date']} on {measured['machine']}, by `python -m benchmarks.fashion --record`: {runs}; {took}."
+    by = "`make fashion` and `python -m benchmarks.fashion --record reports`"
+    where = f"Measured {measured['date']} on {measured['machine']}, by {by}: {runs}; {took}."
     return "\n".join([where, "", line(head), "|" + "---|" * len(head), *map(line, measured["rows"])])
 
 

@@ -108,7 +108,8 @@ def render(measured: Mapping[str, Any]) -> str:
     """Return the table of the study's page."""
     runs = f"{measured['runs']} runs of 4 epochs (800 steps), metrics of {measured['verified']} verified by the audit"
     where = (
-        f"Measured {measured['date']} on {measured['machine']}, by `python -m benchmarks.tokens --record`: {runs}; "
+        f"Measured {measured['date']} on {measured['machine']}, by `fa-registry run tokens` and "
+        f"`python -m benchmarks.tokens --record reports`: {runs}; "
         f"scales are geometric means over seeds. A step of dfa costs {measured['step_ratio']:.2f} steps of bp (CPU seconds)."
     )
     fires = "; ".join(

@@ -190,6 +190,15 @@ def test_the_score_of_an_epoch_is_its_recorded_metric_whatever_the_users_precisi
     assert used == ["ieee"] and trainer.selected.score == 0.5
 
 
+def test_of_equal_epochs_the_first_is_selected():
+    trainer = Trainer(tiny_task(**BEST))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(trainer.setup.task), "evaluate", lambda *_: {"accuracy": Reading(0.5)})
+        for _ in range(2):
+            trainer.run_epoch()
+    assert trainer.selected.epoch == 1
+
+
 def test_a_selected_state_is_replayed(tmp_path):
     training = recorded_run(tmp_path, **BEST)
     assert training.selected < training.epochs
