@@ -25,6 +25,7 @@ from fa_registry.tracking.memory import MemoryTracker
 from fa_registry.tracking.reader import read_record
 from fa_registry.training import state_sizes
 from fa_registry.training.checkpoint import content_digest, load_tensors, save_tensors
+from tests.security.conftest import audited, call
 from tests.tracking.conftest import write_run
 
 EPOCHS = 4
@@ -188,3 +189,18 @@ def test_a_state_of_another_run_is_a_mismatch(kept, tmp_path):
 def test_every_state_is_kept_if_all_epochs_but_the_last_are_stated(epochs_run, kept_states, every):
     assert keeps_every_state({"epochs_run": epochs_run, "kept_states": kept_states}) is every
     assert keeps_every_state({}) is False
+
+
+def test_a_run_that_selects_an_epoch_keeps_its_states_up_to_the_last_one(tmp_path, empty_store, monkeypatch):
+    """The final files are those of the selected epoch; the state after the last epoch is another one, and no fault."""
+    shutil.copy(empty_store, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    recipe = "validation=0.1,select=best validation,learning_rate=1.0,schedule=constant"
+    how = ["--set", f"{recipe},architecture.d_hidden=16,architecture.num_blocks=2", "--device", "cpu", "--json"]
+    kept = ["--keep-states", "all", "--checkpoint-every", "1"]
+    trained = call("train", "--method", "dfa", "--seed", "7", "--epochs", "4", *kept, *how)
+    run_id = json.loads(trained.stdout)["run_id"]
+    _, report = audited(tmp_path, "--run", run_id, "--replay", "all")
+    (run,) = report.runs
+    assert 0 < run.record.provenance["selected_epoch"] < 4
+    assert run.record.integrity.state == "verified" and run.verdict.proof == "replayed"

@@ -244,6 +244,33 @@ def test_the_selected_epoch_is_recorded_and_found_again_from_the_series(tracker)
     assert {check.outcome for check in record.integrity.checks} == {"agrees"}
 
 
+def test_the_epoch_with_the_smallest_loss_is_selected_and_found_again(tmp_path):
+    tokens = {"architecture": "causal_transformer", "dataset": "markov_text", "batch_size": 512}
+    options = {"d_hidden": 8, "num_blocks": 1, "heads": 2}
+    writer, _, outcome = write_run(
+        tracker := MemoryTracker(tmp_path), **{**BEST, **tokens}, architecture_options=options
+    )
+    record = read_record(tracker, tracker.get(writer.run_id))
+    losses = [row.measurements.scalars["token_loss_validation"].value for row in writer.rows]
+    assert losses[outcome.selected] == min(losses[1:]) < max(losses[1:])
+    assert {check.outcome for check in record.integrity.checks} == {"agrees"}
+
+
+@pytest.mark.parametrize("value", [0.25, 0.5])
+def test_of_equal_recorded_epochs_the_first_is_the_selected_one(tmp_path, value):
+    """And epoch 0, the state before the first step, is none."""
+    tracker = MemoryTracker(tmp_path)
+    writer, _, outcome = write_run(tracker, **BEST)
+    names = (schema.SPEC, schema.MEASUREMENTS, schema.SERIES, schema.PROVENANCE)
+    recorded = read_recorded({name: tracker.artifact(writer.run_id, name) for name in names})
+    name = "accuracy_validation"
+    rows = [
+        (*row[:3], 0.5 if row[0] in (2, 3) else value / 2 if row[0] else 1.0, *row[4:]) if row[1] == name else row
+        for row in recorded.rows
+    ]
+    assert dataclasses.replace(recorded, rows=rows).final_epoch == 2
+
+
 @pytest.mark.parametrize("change", ["last", "another", "none"])
 def test_another_selected_epoch_than_that_of_the_series_differs(tmp_path, change):
     tracker = MemoryTracker(tmp_path)

@@ -13,6 +13,7 @@ from fa_registry.evidence.whole_replay import replay_whole
 from fa_registry.protocol.integrity import compare
 from fa_registry.records import Reading
 from fa_registry.tasks.classification import accuracy
+from fa_registry.training.checkpoint import save_tensors
 from fa_registry.training.devices import products
 from fa_registry.training.loop import train
 from fa_registry.training.measuring import measure
@@ -179,6 +180,23 @@ def test_a_run_that_diverges_ends_with_the_state_that_shows_it():
     assert trainer.selected is None  # so a replay on another configuration measures the diverged state too
 
 
+class Poisoned(Trainer):
+    """Its weights are no numbers before the second epoch."""
+
+    def begin_epoch(self, through=None):
+        if self.epoch == 1:
+            with torch.no_grad():
+                self.setup.network.out_head.bias.fill_(torch.nan)
+        super().begin_epoch(through)
+
+
+def test_a_run_that_diverges_later_does_not_end_with_its_best_epoch():
+    trainer = Poisoned(tiny_task(**BEST))
+    outcome = train(trainer, Recorder())
+    assert (outcome.status, outcome.epochs, outcome.selected) == ("diverged", 2, 2) and trainer.selected is None
+    assert trainer.setup.network.out_head.bias.isnan().all()
+
+
 def test_the_score_of_an_epoch_is_its_recorded_metric_whatever_the_users_precision():
     """The audit finds the epoch by the recorded values, so selection and measurement have to count alike."""
     trainer, used = Trainer(tiny_task(**BEST)), []
@@ -208,6 +226,18 @@ def test_a_selected_state_is_replayed(tmp_path):
     assert "differs" not in {one.outcome for one in checks}
     other = dataclasses.replace(training, selected=None, later={training.epochs: training.later[training.selected]})
     assert "differs" in {one.outcome for one in replay_whole(task, other).checks}
+
+
+def test_the_feedback_of_the_selected_epoch_is_compared(tmp_path):
+    """A feedback that learns is another one after each epoch."""
+    learned = {**BEST, "method": "kolen_pollack"}
+    training, task = recorded_run(tmp_path, **learned), tiny_task(**learned)
+    assert training.selected < training.epochs
+    assert "differs" not in {one.outcome for one in replay_whole(task, training).checks}
+    trainer, *_ = trained(**{**learned, "select": "last"})
+    digest = save_tensors(tmp_path / "feedback.safetensors", trainer.setup.feedback.state_dict())
+    forged = dataclasses.replace(training, digests={**training.digests, "feedback": digest})
+    assert "differs" in {one.outcome for one in replay_whole(task, forged).checks}
 
 
 def test_on_another_configuration_the_replay_selects_by_itself(tmp_path):
