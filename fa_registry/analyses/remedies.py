@@ -36,7 +36,7 @@ from fa_registry.protocol.rules import Edition
 from fa_registry.records import AuditReport, Reading, RunRecord, RunSpec
 
 RECIPE = AnalysisColumn("recipe", "method, its options, and what the report's settings differ in except for the epochs")
-RULE = AnalysisColumn("rule", "name of the method")
+NAME = AnalysisColumn("method_name", "name of the method, without its options")
 EPOCHS = AnalysisColumn("epochs", "epochs of training", "epochs", "chosen")
 VERDICT = AnalysisColumn("verdict", "verdict of the edition over all seeds of the method")
 SCALES = ("growth_max", "growth_init_max")
@@ -64,7 +64,7 @@ def _columns(headline: Headline) -> tuple[AnalysisColumn, ...]:
     null = f"{symbol_of(HEADLINE_GAMMA)} for newly drawn feedback, mean over the sites 1..L whose credit depends on it"
     gammas = (quantity_column("gamma", HEADLINE_GAMMA), AnalysisColumn("gamma_null", null, "cosine", "cos"))
     margins = (quantity_column(headline.name, headline.name), quantity_column("margin", headline.margin))
-    return (RECIPE, RULE, METHOD, SETTING, EPOCHS, RUNS, *margins, *scales, *gammas, VERDICT)
+    return (RECIPE, NAME, METHOD, SETTING, EPOCHS, RUNS, *margins, *scales, *gammas, VERDICT)
 
 
 def _row(
@@ -74,7 +74,7 @@ def _row(
     return {
         **method.cells,
         RECIPE.name: AnalysisCell(text=recipe, run_ids=method.cells[METHOD.name].run_ids),
-        RULE.name: AnalysisCell(text=spec.method),
+        NAME.name: AnalysisCell(text=spec.method),
         EPOCHS.name: AnalysisCell(Reading(float(spec.epochs))),
         headline.name: mean_cell(method.runs, headline.name),
         "margin": margin_cell(method, frozen),

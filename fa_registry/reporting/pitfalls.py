@@ -547,9 +547,10 @@ def chosen_on_validation(context: PitfallContext) -> Answered:
 
 
 def _alternative(spec: RunSpec) -> RunSpec:
-    """Return the specification without seed, validation share, λ, rates and epochs."""
-    rates = {"learning_rate": 0.0, "rate_embedding": 1.0, "rate_blocks": 1.0, "rate_head": 1.0, "validation": 0.0}
-    return replace(spec.unpenalised, seed=0, epochs=0, weights="", recipe=replace(spec.recipe, **rates))
+    """Return the specification without seed, validation, λ, rates and epochs."""
+    rates = {"learning_rate": 0.0, "rate_embedding": 1.0, "rate_blocks": 1.0, "rate_head": 1.0}
+    recipe = replace(spec.recipe, **rates, validation=0.0, select="last")
+    return replace(spec.unpenalised, seed=0, epochs=0, weights="", recipe=recipe)
 
 
 # (title with {} for the main metric, lint rule, function that answers for one run), in the order of protocol.md

@@ -111,5 +111,9 @@ def test_the_figure_has_margin_and_growth_of_every_recipe():
     runs = [*TWO, *recipe(recipe=NO_NORM, epochs=9, growth_init_max=7.0)]
     frame = analysis_numbers(analysed("remedies", controlled(*runs)), ()).set_index(["recipe", "epochs"])
     last = frame.loc[("dfa (credit_norm=none)", 9.0)]
-    assert last["growth_init_max"] == pytest.approx(7.0) and last["rule"] == "dfa"
+    assert (
+        last["growth_init_max"] == pytest.approx(7.0)
+        and last["method_name"] == "dfa"
+        and last["unit"] == "percentage points"
+    )
     assert frame["value"].notna().sum() == 2  # the controls have other epochs than the long runs

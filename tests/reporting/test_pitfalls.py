@@ -454,7 +454,7 @@ def test_the_checklist_of_a_token_run_names_the_loss(rich, of_tokens):
     assert "accurac" not in repr(items) and checklist(rich)[8].title.startswith("accuracy of")
 
 
-def with_validation(report, share, reading, **recipe):
+def with_validation(report, share, reading, select="last", **recipe):
     """The report with validation samples in every run of dfa, and, with a `recipe`, a second group without any."""
 
     def put(run, recorded, **fields):
@@ -467,7 +467,8 @@ def with_validation(report, share, reading, **recipe):
     is_dfa = [(run.record.spec.method, run.record.spec.control) == ("dfa", "none") for run in report.runs]
     recorded = {"accuracy_validation": reading} if reading else {}
     runs = [
-        put(run, recorded, validation=share) if chosen else run for run, chosen in zip(report.runs, is_dfa, strict=True)
+        put(run, recorded, validation=share, select=select) if chosen else run
+        for run, chosen in zip(report.runs, is_dfa, strict=True)
     ]
     others = [run for run, chosen in zip(report.runs, is_dfa, strict=True) if chosen and recipe]
     runs += [with_record(put(run, {}, **recipe), run_id=f"{index:032x}") for index, run in enumerate(others)]
@@ -487,3 +488,7 @@ def test_whether_a_choice_was_made_on_the_test_set_is_answered_for_runs_with_val
     assert answer_of_validation(with_validation(rich, 0.1, None)) == "unknown"
     assert answer_of_validation(with_validation(rich, 0.1, Reading(0.5), learning_rate=0.5)) == "unknown"
     assert answer_of_validation(with_validation(rich, 0.1, Reading(0.5), batch_size=7)) == "avoided"
+    blind = with_validation(rich, 0.1, Reading(0.5), select="best validation", learning_rate=0.5)
+    assert (
+        answer_of_validation(blind) == "unknown"
+    )  # a run without samples cannot select an epoch, and stays an alternative

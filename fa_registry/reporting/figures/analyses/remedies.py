@@ -21,8 +21,9 @@ def numbers(analysis: Analysis, runs: Sequence[RunAudit]) -> pd.DataFrame:
 
     The margin and its 95 % interval are in the columns `value`, `low` and `high`.
     """
-    keys = ("recipe", "rule", "epochs", "growth_init_max")
-    return variant(entry(row, "margin", *keys) for row in analysis.rows)
+    keys = ("recipe", "method_name", "epochs", "growth_init_max")
+    (margin,) = (column for column in analysis.columns if column.name == "margin")
+    return variant({**entry(row, "margin", *keys), "unit": margin.unit} for row in analysis.rows)
 
 
 def draw(canvas: Canvas, frame: pd.DataFrame) -> None:
@@ -32,7 +33,7 @@ def draw(canvas: Canvas, frame: pd.DataFrame) -> None:
     """
     numbers_of = {recipe: number for number, recipe in enumerate(dict.fromkeys(frame["recipe"]), 1)}
     shown = frame[frame["recipe"].map(numbers_of) <= MOST_ROWS]
-    colours = {rule: colour for rule, (colour, _) in in_order(frame["rule"]).items()}
+    colours = {name: colour for name, (colour, _) in in_order(frame["method_name"]).items()}
     visible = [recipe for recipe, number in numbers_of.items() if number <= MOST_ROWS]
     canvas.resize(max(HIGH + BOTTOM, LINE * (len(visible) + 2)) + 0.2)
     axes = canvas.axes(LEFT, 0.1, SHARE * canvas.width - LEFT, canvas.height - BOTTOM - 0.2)
@@ -41,10 +42,11 @@ def draw(canvas: Canvas, frame: pd.DataFrame) -> None:
     value_axis(axes, [*drawable["value"], 0.0], "y", linear=True)
     axes.axhline(0, color=TICK, linewidth=1.0)
     axes.set(
-        xlabel="largest growth since initialisation (small dots: fewer epochs)", ylabel="margin over the frozen control"
+        xlabel="largest growth since initialisation (small dots: fewer epochs)",
+        ylabel=f"margin over the frozen control, {frame['unit'].iloc[0]}",
     )
     for recipe, rows in drawable.sort_values("epochs").groupby("recipe", sort=False):
-        _point(axes, rows, numbers_of[recipe], colours[rows["rule"].iloc[0]])
+        _point(axes, rows, numbers_of[recipe], colours[rows["method_name"].iloc[0]])
     if drawable.empty:
         remark(axes, 0.5, 0.5, "N/A", transform=axes.transAxes)
     _list(canvas, shown, numbers_of, colours)
@@ -73,7 +75,7 @@ def _list(canvas: Canvas, frame: pd.DataFrame, numbers_of: Mapping[str, int], co
     left, line = SHARE * canvas.width + 0.25, LINE
     for recipe, rows in frame.groupby("recipe", sort=False):
         height = 0.2 + line * numbers_of[recipe]
-        canvas.dots([(left, height)], colours[rows["rule"].iloc[0]])
+        canvas.dots([(left, height)], colours[rows["method_name"].iloc[0]])
         canvas.text(left + 0.1, height, f"{numbers_of[recipe]}  {shortened(recipe)}")
     hidden = len(numbers_of) - MOST_ROWS
     if hidden > 0:
