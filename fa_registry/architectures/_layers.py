@@ -20,7 +20,7 @@ ACTIVATIONS = {"relu": nn.ReLU, "tanh": nn.Tanh, "sigmoid": nn.Sigmoid, "gelu": 
 INIT = Option(
     "torch",
     "distribution of the initial weights of linear layers",
-    choices=("torch", "xavier", "he"),
+    choices=("torch", "xavier", "xavier_normal", "he"),
     omit_default=True,
 )
 
@@ -159,19 +159,21 @@ def linear(
 
     Args:
         init: Distribution of the weight. For "torch", weight and bias are U(±1/√features_in), as in torch by default. For "xavier",
-            the weight is U(±√(6/(features_in + features_out))) (Glorot and Bengio 2010, equation 16). For "he", it is
-            N(0, 2/features_in) (He et al. 2015, equation 10). The bias is 0 for both.
+            the weight is U(±√(6/(features_in + features_out))) (Glorot and Bengio 2010, equation 16), and for "xavier_normal" it has
+            the same variance, N(0, 2/(features_in + features_out)). For "he", it is N(0, 2/features_in) (He et al. 2015,
+            equation 10). The bias is 0 for these three.
     """
     layer = undrawn(Linear, features_in, features_out, flatten)
     if init == "torch":
         return _drawn(layer, generator)
     with torch.no_grad():
         layer.bias.zero_()
-        if init == "he":
-            layer.weight.normal_(0.0, math.sqrt(2 / features_in), generator=generator)
-        else:
+        if init == "xavier":
             bound = math.sqrt(6 / (features_in + features_out))
             layer.weight.uniform_(-bound, bound, generator=generator)
+        else:
+            fan = features_in if init == "he" else features_in + features_out
+            layer.weight.normal_(0.0, math.sqrt(2 / fan), generator=generator)
     return layer
 
 

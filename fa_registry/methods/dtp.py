@@ -18,7 +18,8 @@ from fa_registry.records import Option, Scalar
 class Inverses(nn.Module):
     """Learned inverses inv_1..inv_L of the blocks, one perceptron per block.
 
-    With the option `skip`, each inverse whose input and output have the same width has a skip.
+    With `hidden = 0`, an inverse is one layer with a tanh, as in the source. With `skip`, each inverse whose input and output
+    have the same width has a skip.
     """
 
     def __init__(self, shape: NetworkShape, options: Mapping[str, Scalar], generator: torch.Generator):
@@ -27,7 +28,12 @@ class Inverses(nn.Module):
         self.sigma, self.target_step = float(options["sigma"]), float(options["target_step"])
         sizes = zip(shape.sites[1:], shape.sites[:-1], strict=True)
         hidden = int(options["hidden"])
-        self.nets = nn.ModuleList(perceptron((above, hidden, below), generator) for above, below in sizes)
+        self.nets = nn.ModuleList(
+            perceptron((above, hidden, below), generator)
+            if hidden
+            else perceptron((above, below), generator).append(nn.Tanh())
+            for above, below in sizes
+        )
 
     def invert(self, block: int, state: Tensor) -> Tensor:
         """Compute inv_block(state) for block 1..L: (N, D_block) → (N, D_{block−1})."""
@@ -54,7 +60,8 @@ class DifferenceTargetPropagation(Method, LearnsFeedbackByLoss):
             "the credit is h_l − t_l divided by η̂, so it has the scale of g_l; the division does not change the direction",
             "η̂ = 1, which multiplies one sample's gradient of the summed loss; the source tunes η̂. With η̂ = 0.1, rounding "
             "would cost one more decimal digit",
-            "inv_l is Linear → GELU → Linear with a hidden layer of 256, without a skip; the source has one layer and a tanh",
+            "inv_l is Linear → GELU → Linear with a hidden layer of 256, without a skip; the source has one layer and a tanh, which "
+            "is `hidden = 0`",
             "σ = 0.3 in units of the states, whose size is about one at the start and grows",
             "if every position has a target, each position has a target state, and inv_l is computed position by position, "
             "although the attention of a block mixes positions",
@@ -78,7 +85,7 @@ class DifferenceTargetPropagation(Method, LearnsFeedbackByLoss):
                 "chosen here",
                 least=0,
             ),
-            "hidden": Option(256, "width of the inverse's hidden layer", "chosen here", least=1),
+            "hidden": Option(256, "width of the inverse's hidden layer; 0: one layer with a tanh", "chosen here", least=0),
             "skip": Option(
                 False, "whether inv_l(h) = h + net(h), if input and output have the same width", "chosen here"
             ),

@@ -126,6 +126,17 @@ def test_inverses_run_from_a_blocks_output_to_its_input_and_skip_where_widths_ag
         assert torch.equal(drawn.invert(2, row), row + drawn.nets[1](row) if skip else drawn.nets[1](row))
 
 
+def test_an_inverse_without_a_hidden_layer_is_that_of_the_source():
+    """inv_l(h) = tanh(h V_lᵀ + v_l), as on the card."""
+    drawn = PLUGIN.feedback(NetworkShape((7, 5, 5), 4), options(hidden=0), torch.Generator()).double()
+    assert [tuple(value.shape) for value in drawn.state_dict().values()] == [(7, 5), (7,), (5, 5), (5,)]
+    rows = torch.randn(3, 5, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    weights = {name: value.detach().numpy() for name, value in drawn.state_dict().items()}
+    for block in (1, 2):
+        expected = np.tanh(rows.numpy() @ weights[f"nets.{block - 1}.0.weight"].T + weights[f"nets.{block - 1}.0.bias"])
+        assert drawn.invert(block, rows).detach().numpy() == pytest.approx(expected, rel=1e-12)
+
+
 def test_weights_are_uniform_in_one_over_root_fan_in():
     drawn = PLUGIN.feedback(NetworkShape((300, 300), 4), options(), torch.Generator().manual_seed(0)).state_dict()
     for weight in (tensor for name, tensor in drawn.items() if name.endswith("weight")):
