@@ -17,10 +17,9 @@ from typing import Any
 
 from benchmarks import calibration
 from benchmarks.recording import FOLDER, ROOT, stamp
-from benchmarks.tables import audit_of, inserted, line, main_metric, over_seeds, readings
-from fa_registry import metrics as catalogue
+from benchmarks.tables import audit_of, gamma, inserted, line, main_metric, margin, mean, scales
 from fa_registry.protocol.grouping import Group, groups
-from fa_registry.records import AuditReport, Reading
+from fa_registry.records import AuditReport
 
 MEASURED = FOLDER / "fashion.json"
 BEGIN = "<!-- measured: python -m benchmarks.fashion --record -->"
@@ -70,24 +69,14 @@ def _row(group: Group, report: AuditReport) -> list[str]:
     }
     opinions[report.edition.name] = {run.record.run_id: run.verdict.label for run in group.runs}
     verdicts = (", ".join(dict.fromkeys(opinions[name][run.record.run_id] for run in group.runs)) for name in EDITIONS)
-    ends = {name: _mean(name, readings(group, name)) for name in ("growth_max", "growth_init_max", "h_L")}
-    ends["g_L"] = _mean("g_norm", [run.record.measurements.sites["g_norm_mean_ce"][-1] for run in group.runs])
-    gamma = over_seeds(readings(group, "gamma_deep_mean"), ".3f")
     return [
         group.method,
         main_metric(group, "accuracy"),
-        _margin(group),
-        *("n/a" if value is None else f"{value:.3g}" for value in ends.values()),
-        "exact" if gamma.startswith("n/a") else gamma,
+        margin(group, "margin_pp", "+.1f"),
+        *scales(group),
+        gamma(group),
         *verdicts,
     ]
-
-
-def _margin(group: Group) -> str:
-    finding = next((one for one in group.runs[0].findings if one.quantity == "margin_pp" and one.interval), None)
-    if finding is None:
-        return "control"
-    return f"{finding.observed.value:+.1f} [{finding.interval[0]:+.1f}, {finding.interval[1]:+.1f}]"
 
 
 def _epochs(group: Group) -> dict[str, list[float | None]]:
@@ -95,12 +84,8 @@ def _epochs(group: Group) -> dict[str, list[float | None]]:
     found = {}
     for name in FOLLOWED:
         lines = [run.record.trajectory.get(name, ()) for run in group.runs]
-        found[name] = [_mean(name, at) for at in zip(*lines, strict=False)]
+        found[name] = [mean(name, at) for at in zip(*lines, strict=False)]
     return found
-
-
-def _mean(name: str, at: Sequence[Reading]) -> float | None:
-    return catalogue.over_seeds(enumerate(at), name).mean.value
 
 
 def _first_fires(group: Group) -> dict[str, list[int | None]]:

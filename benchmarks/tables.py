@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fa_registry import jsonio
+from fa_registry import metrics as catalogue
 from fa_registry.metrics import metric_named
 from fa_registry.protocol.grouping import Group
 from fa_registry.records import AuditReport, Reading
@@ -44,7 +45,7 @@ def row(group: Group) -> list[str]:
         over_seeds(readings(group, "growth_max"), ".3g"),
         over_seeds(gradient, ".2g"),
         over_seeds(readings(group, "gamma_deep_mean"), ".3f"),
-        ", ".join(dict.fromkeys(run.verdict.label for run in group.runs)),
+        labels(group),
     ]
 
 
@@ -71,6 +72,39 @@ def line(cells: Sequence[str]) -> str:
 def verdict(met: bool) -> str:
     """Of an aim, in a word."""
     return "met" if met else "missed"
+
+
+def scales(group: Group) -> list[str]:
+    """Growth of a block, growth since initialisation, ‖h_L‖ and ‖g_L‖ (mean CE): means over the seeds."""
+    found = {name: readings(group, name) for name in ("growth_max", "growth_init_max", "h_L")}
+    found["g_norm"] = [run.record.measurements.sites["g_norm_mean_ce"][-1] for run in group.runs]
+    means = (mean(name, values) for name, values in found.items())
+    return ["n/a" if value is None else f"{value:.3g}" for value in means]
+
+
+def mean(name: str, at: Sequence[Reading]) -> float | None:
+    """The mean over seeds, of the kind that fits the metric."""
+    return catalogue.over_seeds(enumerate(at), name).mean.value
+
+
+def gamma(group: Group) -> str:
+    """Γ over seeds, or "exact" for a method whose credit is the gradient."""
+    text = over_seeds(readings(group, "gamma_deep_mean"), ".3f")
+    return "exact" if text.startswith("n/a") else text
+
+
+def margin(group: Group, name: str, form: str) -> str:
+    """The margin of D3 with its interval. name: "margin_pp" or "margin_nats"."""
+    finding = next((one for one in group.runs[0].findings if one.quantity == name and one.interval), None)
+    if finding is None:
+        return "control" if group.control else "n/a"
+    low, high = finding.interval
+    return f"{format(finding.observed.value, form)} [{format(low, form)}, {format(high, form)}]"
+
+
+def labels(group: Group) -> str:
+    """The verdicts of the seeds, each once."""
+    return ", ".join(dict.fromkeys(run.verdict.label for run in group.runs))
 
 
 def readings(group: Group, name: str) -> list[Reading]:

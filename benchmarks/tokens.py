@@ -18,9 +18,9 @@ from typing import Any
 
 import torch
 
-from benchmarks.fashion import _fires, _first_fires, _mean
+from benchmarks.fashion import _fires, _first_fires
 from benchmarks.recording import FOLDER, ROOT, stamp
-from benchmarks.tables import audit_of, inserted, line, main_metric, over_seeds, readings
+from benchmarks.tables import audit_of, gamma, inserted, labels, line, main_metric, margin, over_seeds, readings, scales
 from fa_registry.protocol.grouping import Group, groups
 from fa_registry.records import RunSpec
 from fa_registry.studies.study import load_study
@@ -61,19 +61,14 @@ def record(reports: Path) -> dict[str, Any]:
 
 def _row(group: Group) -> list[str]:
     """Return one method in the order of the columns."""
-    ends = {name: _mean(name, readings(group, name)) for name in ("growth_max", "growth_init_max", "h_L")}
-    ends["g_L"] = _mean("g_norm", [run.record.measurements.sites["g_norm_mean_ce"][-1] for run in group.runs])
-    gamma = over_seeds(readings(group, "gamma_deep_mean"), ".3f")
-    finding = next((one for one in group.runs[0].findings if one.quantity == "margin_nats" and one.interval), None)
-    low, high = finding.interval if finding else (0.0, 0.0)
     return [
         group.method.partition(" (")[0],
         main_metric(group, "token_loss"),
         over_seeds(readings(group, "excess_nats"), ".3f"),
-        f"{finding.observed.value:+.3f} [{low:+.3f}, {high:+.3f}]" if finding else "control",
-        *("n/a" if value is None else f"{value:.3g}" for value in ends.values()),
-        "exact" if gamma.startswith("n/a") else gamma,
-        ", ".join(dict.fromkeys(run.verdict.label for run in group.runs)),
+        margin(group, "margin_nats", "+.3f"),
+        *scales(group),
+        gamma(group),
+        labels(group),
     ]
 
 
