@@ -159,7 +159,7 @@ def linear(
 
     Args:
         init: Distribution of the weight. For "torch", weight and bias are U(±1/√features_in), as in torch by default. For "xavier",
-            the weight is U(±√(6/(features_in + features_out))) (Glorot and Bengio 2010, equation 16), and for "xavier_normal" it has
+            the weight is U(±√(6/(features_in + features_out))) (Glorot and Bengio 2010, equation 16). For "xavier_normal", it has
             the same variance, N(0, 2/(features_in + features_out)). For "he", it is N(0, 2/features_in) (He et al. 2015,
             equation 10). The bias is 0 for these three.
     """

@@ -60,8 +60,8 @@ class DifferenceTargetPropagation(Method, LearnsFeedbackByLoss):
             "the credit is h_l − t_l divided by η̂, so it has the scale of g_l; the division does not change the direction",
             "η̂ = 1, which multiplies one sample's gradient of the summed loss; the source tunes η̂. With η̂ = 0.1, rounding "
             "would cost one more decimal digit",
-            "inv_l is Linear → GELU → Linear with a hidden layer of 256, without a skip; the source has one layer and a tanh, which "
-            "is `hidden = 0`",
+            "inv_l is Linear → GELU → Linear with a hidden layer of 256, without a skip; the source has one layer and a tanh, "
+            "which is `hidden = 0`",
             "σ = 0.3 in units of the states, whose size is about one at the start and grows",
             "if every position has a target, each position has a target state, and inv_l is computed position by position, "
             "although the attention of a block mixes positions",
@@ -85,7 +85,9 @@ class DifferenceTargetPropagation(Method, LearnsFeedbackByLoss):
                 "chosen here",
                 least=0,
             ),
-            "hidden": Option(256, "width of the inverse's hidden layer; 0: one layer with a tanh", "chosen here", least=0),
+            "hidden": Option(
+                256, "width of the inverse's hidden layer; 0: one layer with a tanh", "chosen here", least=0
+            ),
             "skip": Option(
                 False, "whether inv_l(h) = h + net(h), if input and output have the same width", "chosen here"
             ),
