@@ -34,6 +34,7 @@ from fa_registry.reporting.pages.form import (
     form_context,
     read_blanks,
 )
+from fa_registry.reporting.pages.form_tiles import judged_scale
 from fa_registry.reporting.pages.index import (
     FIGURES,
     IndexContext,
@@ -199,7 +200,7 @@ def _render(report: AuditReport, answers: Answers, folder: Path, out: Path, page
 def _write_form(sources: Sources, folder: Path, out: Path, pages: TemplateRenderer, form: tuple[Group, Link]) -> None:
     group, link = form
     blanks = read_blanks(out / link.markdown)
-    figures = form_figures(group, sources.controls(group), sources.report.cards)
+    figures = form_figures(group, sources.controls(group), sources.report.cards, judged_scale(group.runs)[0])
     context = variables(form_context(group, link, sources, blanks, figures))
     for suffix in FORM_FORMATS:
         _write(folder / f"{link.stem}{suffix}", pages.render(f"form{suffix}.j2", context))

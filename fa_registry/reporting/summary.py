@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from fa_registry.errors import join_names
-from fa_registry.protocol.grouping import Group
-from fa_registry.records import AuditReport, OtherRun, RunSpec
+from fa_registry.records import AuditReport, OtherRun, RunAudit, RunSpec
 from fa_registry.reporting.claims import claims, gamma_answer
 from fa_registry.reporting.claims_depth import DEPTH
 from fa_registry.reporting.claims_reference import GAMMA, UNDERCUT, finding_with
@@ -50,7 +49,7 @@ def depth_summary(report: AuditReport) -> tuple[str, ...]:
     """Return at most two sentences, from the findings, that compare methods with their own frozen blocks."""
     sources = Sources.of(report)
     found = [
-        (group.runs[0].record.spec, _result(group, sources.left_out(group)))
+        (group.runs[0].record.spec, depth_result(group.runs, sources.left_out(group)))
         for group in sources.groups
         if not group.control
     ]
@@ -79,10 +78,11 @@ def gamma_summary(report: AuditReport) -> str:
     return f"{GAMMA}: {'; '.join(clauses)}." if clauses else ""
 
 
-def _result(group: Group, left_out: Sequence[OtherRun]) -> str:
-    keys = {claim.key for claim in claims(group.runs, left_out=left_out)}
+def depth_result(runs: Sequence[RunAudit], left_out: Sequence[OtherRun]) -> str:
+    """Return the key of CLAUSES for the runs of one method in one setting and their frozen blocks."""
+    keys = {claim.key for claim in claims(runs, left_out=left_out)}
     result = next((result for key, result in RESULTS.items() if key in keys), "not compared")
-    finding = finding_with(group.runs[0], UNDERCUT, quantities=DEPTH) if result == "not above" else None
+    finding = finding_with(runs[0], UNDERCUT, quantities=DEPTH) if result == "not above" else None
     is_worse = finding and finding.interval and finding.interval[1] < 0 and not finding.stated
     return "below" if is_worse else result
 

@@ -54,16 +54,13 @@ def test_every_page_begins_with_its_edition_and_folds_what_changed(rich_pages):
         assert '<details class="edition">' in text and f'<code title="{load_edition("2026-12").digest}">' in text
 
 
-def test_a_form_begins_with_its_claims_and_answers_for_gamma_first(rich_pages):
+def test_a_form_begins_with_its_answers_in_forty_words_and_gamma_first(rich_pages):
     form = next(text for name, text in rich_pages.items() if name.startswith("forms/fa") and name.endswith(".html"))
-    words = text_of(form)
-    words = words[words.index("Reporting form") :]
-    claims, gamma, training = (
-        words.index(text) for text in ("What may be claimed", "Γ: ✘ May not be claimed.", "Training:")
-    )
-    assert claims < gamma < training and "Training:" not in words[:gamma]
-    assert not re.search(r"(Depth|Scale|Reference): ", words[claims:gamma])
-    assert len(words[:gamma].split()) <= 40  # ten seconds at 240 words a minute
+    answer = text_of(re.search(r'<p class="answer">.*?</p>', form, re.DOTALL).group())
+    headings = " ".join(map(text_of, re.findall(r"<h3>.*?</h3>", form[: form.index("<details")], re.DOTALL)))
+    assert len(f"{answer} {headings}".split()) <= 40  # ten seconds at 240 words a minute
+    tops = re.findall(r"<article[^>]*aria-label=\"([^\"]*)\".*?<details", form, re.DOTALL)
+    assert tops == ["Γ", "Depth", "Scale"] and form.index("<article") < form.index("Training:")
 
 
 def test_a_number_that_does_not_pass_names_its_rule(rich_pages):

@@ -13,6 +13,7 @@ import numpy as np
 from fa_registry.metrics import headline_of
 from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.replay_summary import series_sentence
+from fa_registry.reporting.claims_reference import GAMMA
 from fa_registry.reporting.figure_models import PageFigure, SettingFigures
 from fa_registry.reporting.figures.accuracy_dots import accuracy_panel
 from fa_registry.reporting.figures.canvas import NARROW, WIDTH
@@ -63,22 +64,25 @@ def setting_figures(
 
 
 def form_figures(
-    group: Group, controls: Sequence[Group], cards: Mapping[str, Mapping[str, Any]]
-) -> tuple[PageFigure, ...]:
-    """Return the small figures of a reporting form, without tables.
+    group: Group, controls: Sequence[Group], cards: Mapping[str, Mapping[str, Any]], growth: str = "growth_max"
+) -> dict[str, PageFigure]:
+    """Return the small figures of a reporting form, without tables: topic of a tile → figure.
 
-    The figures are the main metric with the range of the frozen controls, the largest growth with its limit, and Γ by site with its
-    null. If the main metric was not measured by epoch, its figure has one dot per seed. A figure without any number is left out.
+    The figures are Γ by site with its null, the main metric with the range of the frozen controls, and the metric `growth` with its
+    limit. If the main metric was not measured by epoch, its figure has one dot per seed. A figure without any number is left out.
     """
     members, headline = [group, *controls], headline_of(group.runs[0].record.measurements).name
     shades = colours(members)
     by_epoch = {panel.quantity: panel for panel in panels(members)}
     with styled():
-        names = (name for name in (headline, "growth_max") if name in by_epoch)
+        names = (name for name in (headline, growth) if name in by_epoch)
         trajectories = {name: _trajectory(by_epoch[name], members, shades, NARROW) for name in names}
-        first = trajectories.pop(headline, None) or accuracy_panel(members, NARROW)
-        figures = [first, *trajectories.values(), gamma_panel(members, cards, NARROW)]
-    return tuple(replace(figure, groups=()) for figure in figures if figure)
+        figures = {
+            GAMMA: gamma_panel(members, cards, NARROW),
+            "Depth": trajectories.get(headline) or accuracy_panel(members, NARROW),
+            "Scale": trajectories.get(growth),
+        }
+    return {topic: replace(figure, groups=()) for topic, figure in figures.items() if figure}
 
 
 def _of_setting(

@@ -37,6 +37,7 @@ from fa_registry.reporting.pages.form_tables import (
     site_tables,
     sites_of,
 )
+from fa_registry.reporting.pages.form_tiles import Tile, answers
 from fa_registry.reporting.pages.published_values import ReproductionTable, reproduction_table
 from fa_registry.reporting.pitfalls import Pitfall, pitfalls
 from fa_registry.reporting.report_index import EvidenceRow, Sources, evidence
@@ -83,11 +84,12 @@ def form_context(
     link: Link,
     sources: Sources,
     blank_texts: Mapping[str, str] = MappingProxyType({}),
-    figures: tuple[PageFigure, ...] = (),
+    figures: Mapping[str, PageFigure] = MappingProxyType({}),
 ) -> FormContext:
     """Return the template variables of the reporting form of one group: a method in a setting.
 
-    The mapping `blank_texts` is: name of a blank → text that the author wrote into an earlier form.
+    The mapping `blank_texts` is: name of a blank → text that the author wrote into an earlier form; `figures` is: topic of a tile
+    → its figure.
     """
     report, label, setting = sources.report, group_label(group), group.setting
     # the form shows metrics with one number per run in a separate table
@@ -105,6 +107,7 @@ def form_context(
     excluded = sources.excluded(group)
     controls = control_rows(group.runs, sources.values)
     judged = (run for _, runs in sources.judgements_of(group) for run in runs)
+    answer, tiles = answers(group, sources, figures)
     return FormContext(
         title=f"{label} — {setting}",
         method=label,
@@ -145,6 +148,8 @@ def form_context(
         scalars=scalar_table(group.runs, report),
         first_fires=first_fires(group.runs),
         findings=opinions[0].findings,
+        answer=answer,
+        tiles=tiles,
         claims=claims(group.runs, excluded, card=method, left_out=sources.left_out(group)),
         excluded=excluded,
         pitfalls=pitfalls(group, sources),
@@ -153,7 +158,6 @@ def form_context(
         commands=lines(group.runs, report, sources.values),
         bibliography=bibliography(group.runs, [finding for run in judged for finding in run.findings], report),
         blanks=blanks(blank_texts),
-        figures=figures,
     )
 
 
@@ -268,6 +272,10 @@ class FormContext:
     """every rule's judgement; seeds with the same judgement are grouped"""
     excluded: tuple[Exclusion, ...]
     """selected runs of this method in this setting that were not judged, with the reasons; shown next to the headline"""
+    answer: str
+    """what training the blocks did, and whether Γ may be claimed, in at most two sentences; empty without claims"""
+    tiles: tuple[Tile, ...]
+    """the answers for Γ, depth and scale, each with its value, requirement and small figure (HTML)"""
     claims: tuple[Claim, ...]
     """the claims that the runs support, and the claims that they do not support"""
     pitfalls: tuple[Pitfall, ...]
@@ -283,9 +291,6 @@ class FormContext:
     software (BibTeX)"""
     blanks: tuple[Blank, ...]
     """texts that only the author can write, kept when the form is rendered again (Markdown)"""
-    figures: tuple[PageFigure, ...]
-    """small figures of the HTML form: the main metric with the range of the frozen controls, the largest growth with its limit,
-    and Γ by site with its null"""
 
 
 OPENING = re.compile(r"<!-- fa:blank ([\w-]+) -->")
