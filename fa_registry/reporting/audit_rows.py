@@ -30,6 +30,7 @@ def audit_row(group: Group, sources: Sources, columns: Columns, href: str = "") 
     """
     seeds = tuple(seed_row(run, sources.values, columns) for run in group.runs)
     answer = gamma_answer(group.runs, sources.report.cards, sources.left_out(group))
+    controls = control_rows(group.runs, sources.values)
     return AuditRow(
         method=group_label(group),
         name=group.method,
@@ -42,7 +43,8 @@ def audit_row(group: Group, sources: Sources, columns: Columns, href: str = "") 
         href=href,
         judged=judged_columns(group, columns),
         answers={HEADLINE_GAMMA: answer} if answer in ("not", "open") else {},
-        control_state=control_text(control_rows(group.runs, sources.values)),
+        control_state=control_text(controls),
+        control_states=tuple(dict.fromkeys(row.state for row in controls)),
         replays=sources.replays(group),
     )
 

@@ -71,6 +71,7 @@ class LayerMap:
 
     Attributes:
         seeds: The choices of seeds; the first is the mean over seeds.
+        opened: Place of the method that is chosen when the page opens, the one with the worst verdict.
     """
 
     title: str
@@ -78,6 +79,7 @@ class LayerMap:
     methods: tuple[str, ...]
     seeds: tuple[str, ...]
     panels: tuple[LayerPanel, ...]
+    opened: int = 0
 
 
 @dataclass(frozen=True)

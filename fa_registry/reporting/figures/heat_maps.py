@@ -299,6 +299,7 @@ MOST_CELLS = 1_500  # of the map of a setting; a larger map has only the means o
 BAR = 324  # width of the colour bar in the SVG of the template
 NO_NUMBER, EXACT = "#d0d4d9", "#cbb9ea"  # fills of cells without a colour of the scale
 EXACT_TITLE = "Γ = 1 by construction"
+SEVERITY = ("control", "pass", "warn", "incomplete", "fail")  # outcomes of verdicts, the worst is last
 Rows = Sequence[Sequence[Reading]]  # one row per visible site, one entry per epoch
 
 
@@ -328,7 +329,9 @@ def layer_map(
         if sum(len(cells) for panel in shown_panels for row in panel.methods for cells in row) <= MOST_CELLS:
             names = MEAN, *(f"seed {seed}" for seed in shown)
             labels = tuple(map(group_label, trained))
-            return LayerMap(TITLE, _caption(frames, groups), labels, names, shown_panels), heat_maps
+            worst = max(trained, key=lambda group: (SEVERITY.index(group.verdict.outcome), len(group.verdict.flags)))
+            opened = trained.index(worst)
+            return LayerMap(TITLE, _caption(frames, groups), labels, names, shown_panels, opened), heat_maps
     return None, heat_maps
 
 
