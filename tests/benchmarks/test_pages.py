@@ -23,7 +23,7 @@ BLOCKS = [
     (FASHION, fashion, fashion.render_epochs),
     (tokens.PAGE, tokens, tokens.render),
     (calibration.PAGE, calibration, calibration.render),
-    (remedies.PAGES["remedies"], remedies, partial(remedies.render, study="remedies")),
+    *((page, remedies, partial(remedies.render, study=name)) for name, page in remedies.PAGES.items()),
 ]
 
 
