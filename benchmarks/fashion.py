@@ -1,16 +1,18 @@
 """python -m benchmarks.fashion [--record REPORTS] [--pictures STORE]: the fashion study, README's main result.
 
 --record reads the folder that `fa-registry run fashion --editions 2026-05,2026-12` wrote on this machine (20 minutes on two quiet
-cores), and writes docs/measured/fashion.json. --pictures takes README's pictures of STORE, whose reports are in
-the folder `reports` beside it, in chromium with a fresh profile. Without an option the tables of README and of
-projects/fashion/README.md are only written again.
+cores), writes docs/measured/fashion.json, and keeps the audit in docs/example. --pictures takes README's pictures of STORE, whose
+reports are in the folder `reports` beside it, in chromium with a fresh profile. Without an option, the tables of README and of
+projects/fashion/README.md and the pages of docs/example are only written again.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ from benchmarks.recording import FOLDER, ROOT, stamp
 from benchmarks.tables import audit_of, gamma, inserted, line, main_metric, margin, mean, scales
 from fa_registry.protocol.grouping import Group, groups
 from fa_registry.records import AuditReport
+from fa_registry.reporting.render import render_report
 
 MEASURED = FOLDER / "fashion.json"
 BEGIN = "<!-- measured: python -m benchmarks.fashion --record -->"
@@ -36,6 +39,7 @@ COLUMNS = (
     "‖g_L‖ (mean CE)",
     "Γ",
 )
+SHORT = (*COLUMNS[:3], "growth since initialisation", "Γ", *EDITIONS)  # README's columns
 LABELS = {
     "h_L": "‖h_L‖",
     "growth_max": "largest growth of a block",
@@ -43,6 +47,7 @@ LABELS = {
     "g_norm_mean_ce_L": "‖g_L‖ of the mean CE",
     "accuracy": "test accuracy",
 }
+EXAMPLE = ROOT / "docs" / "example"  # the audit, and the pages that are written from it
 WAIT = 120_000  # ms for a page of MLflow
 
 
@@ -95,17 +100,23 @@ def _first_fires(group: Group) -> dict[str, list[int | None]]:
 
 def render(measured: Mapping[str, Any]) -> str:
     """Return README's block."""
-    head = [*COLUMNS, *EDITIONS]
+    return _table(measured, SHORT)
+
+
+def _table(measured: Mapping[str, Any], names: Sequence[str]) -> str:
+    columns = [*COLUMNS, *EDITIONS]
+    places = [columns.index(name) for name in names]
     runs = f"{measured['runs']} runs of 15 epochs, metrics of {measured['verified']} verified by the audit"
     took = "scales are geometric means over seeds"
     by = "`make fashion` and `python -m benchmarks.fashion --record reports`"
     where = f"Measured {measured['date']} on {measured['machine']}, by {by}: {runs}; {took}."
-    return "\n".join([where, "", line(head), "|" + "---|" * len(head), *map(line, measured["rows"])])
+    rows = [[row[place] for place in places] for row in measured["rows"]]
+    return "\n".join([where, "", line(names), "|" + "---|" * len(names), *map(line, rows)])
 
 
 def render_epochs(measured: Mapping[str, Any]) -> str:
-    """Return the block of the study's own page: README's table, then every followed metric by epoch."""
-    lines = [render(measured), ""]
+    """Return the block of the study's own page: README's table with all columns, then every followed metric by epoch."""
+    lines = [_table(measured, [*COLUMNS, *EDITIONS]), ""]
     for name in FOLLOWED:
         head = [LABELS[name], *(f"epoch {epoch}" for epoch in SHOWN_EPOCHS)]
         lines += [line(head), "|" + "---|" * len(head)]
@@ -131,6 +142,16 @@ def _fires(rules: Mapping[str, Sequence[int | None]]) -> str:
     return ", ".join(f"{rule} at {', '.join(map(str, epochs))}" for rule, epochs in known.items() if epochs)
 
 
+def example(folder: Path = EXAMPLE) -> None:
+    """Write index.html and the HTML forms of docs/example/audit.json into a folder, without the files for programs."""
+    with tempfile.TemporaryDirectory() as name:
+        render_report(audit_of(EXAMPLE), Path(name))
+        for page in (Path(name) / "index.html", *sorted((Path(name) / "forms").glob("*.html"))):
+            place = folder / page.relative_to(name)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(page, place)
+
+
 def pictures(store: Path) -> None:
     """Take docs/images/fashion-*.png. store: an SQLite file whose folder holds mlartifacts and reports."""
     from PIL import Image
@@ -138,12 +159,9 @@ def pictures(store: Path) -> None:
     from tests.end_to_end.browser import chromium, close_assistant
     from tests.end_to_end.server import mlflow_server
 
-    def keep(page: Any, name: str, last: str = "") -> None:
-        """last: selector of the last element of the picture, instead of the whole window."""
+    def keep(page: Any, name: str) -> None:
         path = ROOT / "docs" / "images" / f"fashion-{name}.png"
-        box = page.locator(last).bounding_box() if last else None
-        clip = {"x": 0, "y": 0, "width": 1400, "height": box["y"] + box["height"] + 16} if box else None
-        page.screenshot(path=path, animations="disabled", clip=clip)
+        page.screenshot(path=path, animations="disabled")
         Image.open(path).convert("RGB").quantize(256).save(path, optimize=True)
 
     reports = store.parent / "reports"
@@ -159,9 +177,8 @@ def pictures(store: Path) -> None:
         page.wait_for_function("() => document.querySelectorAll('.js-plotly-plot').length >= 5")
         page.wait_for_timeout(3000)
         keep(page, "charts")
-        for name, path, last in (("form", form, ""), ("verdicts", reports / "index.html", ".tiles")):
-            page.goto(path.as_uri())
-            keep(page, name, last)
+        page.goto(form.as_uri())
+        keep(page, "form")
         context.close()
 
 
@@ -174,8 +191,10 @@ def main(arguments: Sequence[str]) -> None:
     if asked.record:
         measured = record(asked.record)
         MEASURED.write_text(json.dumps(measured, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        shutil.copyfile(asked.record / "audit.json", EXAMPLE / "audit.json")
     if asked.pictures:
         pictures(asked.pictures.absolute())
+    example()
     measured = json.loads(MEASURED.read_text(encoding="utf-8"))
     for page, block in ((ROOT / "README.md", render), (ROOT / "projects" / "fashion" / "README.md", render_epochs)):
         page.write_text(inserted(page.read_text(encoding="utf-8"), BEGIN, block(measured)), encoding="utf-8")

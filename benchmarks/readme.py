@@ -1,4 +1,4 @@
-"""python -m benchmarks.readme [--record [REPORTS]]: the digits study in projects/digits/README.md, and in README its cost.
+"""python -m benchmarks.readme [--record [REPORTS]]: the digits study and its cost, in projects/digits/README.md.
 
 --record measures them (about ten minutes: a fresh environment, the digits study, a step and its overheads) and writes them to
 docs/measured/; whole epochs and large stores have records of their own. With REPORTS, the folder that `fa-registry run digits`
@@ -35,7 +35,7 @@ SECONDS = {  # what is timed by the clock, and the aim
 
 
 def record() -> dict[str, Any]:
-    """Run everything that README quotes; plain data, with machine class and date."""
+    """Run everything that the page of the digits study quotes; plain data, with machine class and date."""
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         environment = _seconds(lambda: _make_environment(work / "venv"))
@@ -63,15 +63,11 @@ def study_table(reports: Path) -> dict[str, Any]:
 
 
 def render(measured: Mapping[str, Any]) -> str:
-    """Return README's block: what it takes."""
-    return "\n".join(["| what it takes | measured | by, on, at |", "|---|---|---|", *map(line, _decisive(measured))])
-
-
-def render_digits(measured: Mapping[str, Any]) -> str:
-    """Return the block of the study's page: its audit table."""
+    """Return the block of the study's page: its audit table, and what it takes."""
     table = measured["study"]
+    costs = ["| what it takes | measured | by, on, at |", "|---|---|---|", *map(line, _decisive(measured))]
     where = f"Measured {table['date']} on {table['machine']}, by `python -m benchmarks.readme --record`."
-    return "\n".join([where, "", *header(table["edition"]), *map(line, table["rows"])])
+    return "\n".join([where, "", *header(table["edition"]), *map(line, table["rows"]), "", *costs])
 
 
 def _decisive(measured: Mapping[str, Any]) -> Iterator[list[str]]:
@@ -126,5 +122,5 @@ if __name__ == "__main__":
         new = {**recorded(MEASURED), "study": study_table(Path(reports[0]))} if reports else record()
         MEASURED.write_text(json.dumps(new, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     kept = json.loads(MEASURED.read_text(encoding="utf-8"))
-    for page, block in ((ROOT / "README.md", render), (ROOT / "projects" / "digits" / "README.md", render_digits)):
-        page.write_text(inserted(page.read_text(encoding="utf-8"), BEGIN, block(kept)), encoding="utf-8")
+    page = ROOT / "projects" / "digits" / "README.md"
+    page.write_text(inserted(page.read_text(encoding="utf-8"), BEGIN, render(kept)), encoding="utf-8")

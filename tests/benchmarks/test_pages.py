@@ -17,9 +17,8 @@ README, DIGITS, FASHION = (
     *(ROOT / "projects" / name / "README.md" for name in ("digits", "fashion")),
 )
 BLOCKS = [
-    (README, readme, readme.render),
     (README, fashion, fashion.render),
-    (DIGITS, readme, readme.render_digits),
+    (DIGITS, readme, readme.render),
     (FASHION, fashion, fashion.render_epochs),
     (tokens.PAGE, tokens, tokens.render),
     (calibration.PAGE, calibration, calibration.render),

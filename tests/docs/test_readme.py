@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 
 from tests.docs.pages import ROOT
 
@@ -11,19 +10,16 @@ TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_what_people_write_in_it_is_short():
-    generated = re.findall(r"<!-- generated.*?<!-- /generated -->", TEXT, re.DOTALL)
-    assert len(TEXT.splitlines()) - sum(len(part.splitlines()) for part in generated) <= 165
+    assert len(TEXT.splitlines()) <= 150
 
 
 def test_the_first_screen_has_the_measured_figures():
     measured = json.loads((ROOT / "docs" / "measured" / "fashion.json").read_text(encoding="utf-8"))
     rows = {row[0]: row for row in measured["rows"]}
     accuracy, frozen = (float(rows[method][1].split()[0]) for method in ("dfa", "frozen"))
-    first = TEXT.partition("![")[0]
-    assert (
-        f"accuracy {accuracy:.0%}".replace("%", " %") in first and f"reaches {frozen:.0%}".replace("%", " %") in first
-    )
-    assert f"positive ({rows['dfa'][7]})" in first and measured["date"] in first
+    first = " ".join(TEXT.partition("![")[0].split())
+    assert f"accuracy {accuracy:.0%}".replace("%", " %") in first
+    assert f"reaches {frozen:.0%}".replace("%", " %") in first and f"gradient ({rows['dfa'][7]})" in first
     assert "Not tested: the paper's CIFAR-10 results" in TEXT.partition("\n## ")[0]
 
 
