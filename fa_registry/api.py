@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from fa_registry.audits.options import (
     AuditSource,
+    BundleChecks,
     BundleOptions,
     ComparisonOptions,
     JudgingOptions,
@@ -198,7 +199,7 @@ def compare(
 
 @takes_options(
     selector="study run_ids epochs seeds data scale settings device",
-    measuring="replay nonce factories jobs",
+    measuring="replay replay_budget nonce factories jobs",
     location="store",
 )
 def verify(
@@ -206,7 +207,7 @@ def verify(
     *,
     selector: RunSelector,
     measuring: RemeasureOptions,
-    signer: SignerOptions,
+    checks: BundleChecks,
     location: StoreLocation,
 ) -> list[Verification]:
     """Recompute metrics of runs, compare an audit.json with the store, or check a bundle.
@@ -217,7 +218,8 @@ def verify(
         report_file: Path of an audit.json or of a bundle. To recompute runs, give `study` or `run_ids` instead.
 
     Returns:
-        One outcome per run. The `integrity.state` of an outcome is verified, mismatch or unverifiable. For an audit.json, the first
+        One outcome per run. The `integrity.state` of an outcome is verified, mismatch or unverifiable; for a run of a bundle that
+            was checked with `quick`, it is trusted. For an audit.json, the first
             outcome is that of the report itself.
 
     Raises:
@@ -229,7 +231,7 @@ def verify(
     """
     from fa_registry.bundles.exchange import run_verify
 
-    outcomes = run_verify(str(report_file), selector, measuring, location.store, signer.key)
+    outcomes = run_verify(str(report_file), selector, measuring, location.store, checks)
     counts = Counter(outcome.integrity.state for outcome in outcomes)
     return ResultList(outcomes, ", ".join(f"{count} {state}" for state, count in counts.items()))
 

@@ -136,6 +136,15 @@ class SignerOptions:
     key: str = option("", "Public key (PEM file) that must have signed the bundle.", metavar="PUBLIC")
 
 
+@dataclass(frozen=True)
+class BundleChecks(SignerOptions):
+    """How a bundle is checked."""
+
+    quick: bool = option(
+        False, "Check the digests, pages and verdicts of a bundle, without recomputing metrics and without training."
+    )
+
+
 def checked_pages(pages: ReportOutput, problems: list[str]) -> None:
     """Append errors in the output folder and in the user's templates to `problems`.
 

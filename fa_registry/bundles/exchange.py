@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from fa_registry import jsonio, process_ownership
-from fa_registry.audits.options import AuditSource
+from fa_registry.audits.options import AuditSource, BundleChecks
 from fa_registry.audits.proof import check_pages, is_same_release, outcome_of, rendered_again
 from fa_registry.audits.publication import verdict_text
 from fa_registry.audits.reports import existing, newest_report, recorded_report
@@ -73,12 +73,12 @@ def make_bundle(
     return BundleResult(path, jsonio.file_digest(target), len(report.runs), target.stat().st_size, bool(sign))
 
 
-def verify_bundle(path: Path, measuring: RemeasureOptions, key: str) -> list[Verification]:
+def verify_bundle(path: Path, measuring: RemeasureOptions, checks: BundleChecks) -> list[Verification]:
     """Check a bundle; no store and no internet connection is needed.
 
     Args:
         measuring: How to recompute the metrics.
-        key: Path of the public key of the expected signer. If empty, any signer is accepted.
+        checks: The public key of the expected signer (if empty, any signer is accepted), and whether to recompute no metrics.
 
     Returns:
         Three outcomes for the file, the newly rendered pages and the recomputed verdicts, then one outcome per run. The metrics
@@ -93,7 +93,7 @@ def verify_bundle(path: Path, measuring: RemeasureOptions, key: str) -> list[Ver
         raise InvalidFields("verify", problems)
     with process_ownership.temp_dir("fa_registry-bundle-") as folder:
         manifest, signature = unpack(path, folder)
-        signer_text = signer(manifest, signature, key)
+        signer_text = signer(manifest, signature, checks.key)
         tracker, audit, runs = open_bundle(folder)
         report = recorded_report(tracker, audit.run_id, f"fa-registry audit --study {manifest.study}")
         interim_analyses, _ = previous_seed_sets([judged.record for judged in report.runs], runs)
@@ -104,7 +104,7 @@ def verify_bundle(path: Path, measuring: RemeasureOptions, key: str) -> list[Ver
             Verification("", f"the bundle, {path.name}", files_outcome, dict(manifest.sizes)),
             Verification("", "the pages", outcome_of(lambda: _pages(tracker, audit, report))),
             Verification("", "the verdicts", verdicts),
-            *_runs(folder, runs, report.runs, manifest, measuring),
+            *_runs(folder, runs, report.runs, manifest, None if checks.quick else measuring),
         ]
 
 
@@ -114,12 +114,21 @@ def _pages(tracker: MemoryTracker, audit: StoredRun, report: AuditReport) -> Int
 
 
 def _runs(
-    folder: Path, runs: Sequence[StoredRun], judged: Sequence[RunAudit], manifest: Manifest, measuring: RemeasureOptions
+    folder: Path,
+    runs: Sequence[StoredRun],
+    judged: Sequence[RunAudit],
+    manifest: Manifest,
+    measuring: RemeasureOptions | None,
 ) -> list[Verification]:
-    """Check the files of each run, then recompute its metrics if the bundle contains its tensors."""
+    """Check the files of each run, then recompute its metrics if the bundle contains its tensors and `measuring` is given."""
     tracker = _tracker(folder)
     pairs = list(zip(runs, judged, strict=True))
     file_outcomes = [_compared_files(tracker, run, judged_run.record, manifest) for run, judged_run in pairs]
+    if measuring is None:
+        unmeasured = Integrity("trusted", ("the files are as recorded; no metric was recomputed (--quick)",))
+        is_whole = [outcome.integrity.state == "verified" for outcome in file_outcomes]
+        pairs_found = zip(file_outcomes, is_whole, strict=True)
+        return [replace(outcome, integrity=unmeasured) if whole else outcome for outcome, whole in pairs_found]
     intact = [run for run, outcome in zip(runs, file_outcomes, strict=True) if outcome.integrity.state == "verified"]
     outcomes = remeasure_all(tracker, intact, measuring, None, partial(_tracker, folder))
     remeasured = {outcome.run.run_id: outcome for outcome in outcomes}
@@ -269,16 +278,17 @@ KEPT_TAGS = frozenset(
 
 
 def run_verify(
-    report_file: str, selector: RunSelector, measuring: RemeasureOptions, store: str, key: str
+    report_file: str, selector: RunSelector, measuring: RemeasureOptions, store: str, checks: BundleChecks
 ) -> list[Verification]:
     """Verify a report, a bundle or selected runs; see `api.verify`."""
     sources = [*(["REPORT"] if report_file else []), *selector.ways]
     if len(sources) != 1:
         raise UsageError(f"expected exactly one of REPORT, --study and --run, found {' and '.join(sources) or 'none'}")
     is_bundle = report_file.endswith(BUNDLE)
-    if key and not is_bundle:
-        raise UsageError("--key applies only to a bundle, whose name ends with .zip")
+    for name, given in (("--key", checks.key), ("--quick", checks.quick)):
+        if given and not is_bundle:
+            raise UsageError(f"{name} applies only to a bundle, whose name ends with .zip")
     file = existing(report_file, f"{schema.AUDIT_REPORT} or a bundle ({BUNDLE})") if report_file else None
     if is_bundle:
-        return verify_bundle(file, measuring, key)
+        return verify_bundle(file, measuring, checks)
     return verify_report(file, store) if file else verify_runs(selector, measuring, store)

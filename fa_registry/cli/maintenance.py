@@ -82,10 +82,11 @@ def ui(study: str, port: int | None, store: str, as_json: bool) -> None:
 @click.command(short_help="Move failed or mistaken runs to MLflow's bin.")
 @click.argument("run_ids", nargs=-1, required=True, metavar="RUN…")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option("--dry-run", is_flag=True, help="Show the runs without moving them.")
 @STORE
 @JSON
-@examples("forget 4f1c0a2b", "forget 4f1c0a2b 90ab77de --yes --json")
-def forget(run_ids: tuple[str, ...], yes: bool, store: str, as_json: bool) -> None:
+@examples("forget 4f1c0a2b", "forget 4f1c0a2b --dry-run", "forget 4f1c0a2b 90ab77de --yes --json")
+def forget(run_ids: tuple[str, ...], yes: bool, dry_run: bool, store: str, as_json: bool) -> None:
     """Move runs to MLflow's bin after confirmation, and print the command that restores each run.
 
     RUN is a run id, or the first characters of a run id. A later audit of the same method and setting lists a run in the bin as
@@ -96,6 +97,10 @@ def forget(run_ids: tuple[str, ...], yes: bool, store: str, as_json: bool) -> No
     """
     from fa_registry.inspection.forget import forgettable, run_forget
 
+    if dry_run:
+        runs = forgettable(run_ids, store)
+        (print_json if as_json else _print_forgettable)(runs)
+        return
     if not yes:
         runs = forgettable(run_ids, store)
         if as_json or not _can_answer():

@@ -59,7 +59,7 @@ def nothing_twice(undrawn, measured_once, in_this_process):
 
 def leave_out_figures(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(render, "setting_figures", lambda groups, cards: NO_FIGURES)
-    patch.setattr(render, "form_figures", lambda group, controls, cards: ())
+    patch.setattr(render, "form_figures", lambda *_: {})
 
 
 @pytest.fixture

@@ -16,11 +16,11 @@ import pytest
 
 import fa_registry
 from fa_registry.audits import second_judgement
-from fa_registry.bundles import archive
+from fa_registry.bundles import archive, exchange
 from fa_registry.bundles.archive import MANIFEST, SIGNATURE, TIME
 from fa_registry.bundles.contents import CRATE
 from fa_registry.errors import IntegrityError, InvalidFields, UsageError
-from fa_registry.records import PROOF_LEVELS
+from fa_registry.records import PROOF_LEVELS, Integrity
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from tests.commands.conftest import call, leave_out_figures
@@ -77,6 +77,17 @@ def test_it_proves_itself_in_an_empty_folder(bundled):
         "replayed"
     ] * 4  # by this check, and not by the author's audit
     assert call("verify", "tiny.fa.zip").exit_code == 0
+
+
+def test_a_quick_check_recomputes_nothing_and_still_finds_a_changed_verdict(bundled, monkeypatch):
+    monkeypatch.setattr(exchange, "remeasure_all", None)  # calling it is an error
+    found = fa_registry.verify("tiny.fa.zip", quick=True)
+    assert [outcome.integrity.state for outcome in found] == ["verified"] * 3 + ["trusted"] * 4
+    assert {outcome.proof for outcome in found} == {""}
+    assert call("verify", "tiny.fa.zip", "--quick").exit_code == 0
+    monkeypatch.setattr(exchange, "check_verdicts", lambda *_: Integrity("mismatch", ("another verdict",)))
+    assert call("verify", "tiny.fa.zip", "--quick").exit_code == 3
+    assert call("verify", "--study", "tiny", "--quick").exit_code == 2
 
 
 def test_the_same_store_gives_the_same_bytes(bundled_store, workplace):

@@ -60,6 +60,14 @@ def test_the_command_that_it_prints_brings_a_run_back(trained):
     assert not of(run_id).deleted
 
 
+def test_a_dry_run_shows_the_runs_and_moves_none(trained):
+    (run_id,) = ids()
+    shown = trained("forget", run_id, "--dry-run", "--json")
+    assert [run["run_id"] for run in json.loads(shown.stdout)] == [run_id] and not of(run_id).deleted
+    assert run_id[:8] in trained("forget", run_id, "--dry-run").stdout and not of(run_id).deleted
+    assert trained("forget", "zzzz", "--dry-run").exit_code == 2
+
+
 @pytest.mark.parametrize("options", [(), ("--json",)])
 def test_without_a_terminal_it_needs_yes(trained, options):
     (run_id,) = ids()
