@@ -120,7 +120,10 @@ def _runs(
     manifest: Manifest,
     measuring: RemeasureOptions | None,
 ) -> list[Verification]:
-    """Check the files of each run, then recompute its metrics if the bundle contains its tensors and `measuring` is given."""
+    """Check the files of each run, then recompute its metrics if the bundle contains its tensors.
+
+    Without `measuring`, no metric is recomputed.
+    """
     tracker = _tracker(folder)
     pairs = list(zip(runs, judged, strict=True))
     file_outcomes = [_compared_files(tracker, run, judged_run.record, manifest) for run, judged_run in pairs]

@@ -21,7 +21,7 @@ REFUSED = [
     ("dni", {"hidden": -1}),
     ("dtp", {"target_step": 0}),
     ("dtp", {"sigma": -0.1}),
-    ("dtp", {"hidden": 0}),
+    ("dtp", {"hidden": -1}),
     ("ep", {"contrast": "energy"}),
     ("ep", {"beta": 0}),
     ("ep", {"steps": 0}),
