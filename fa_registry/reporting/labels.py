@@ -140,10 +140,9 @@ def _parameters(spec: RunSpec) -> dict[str, str]:
 
 
 def means_in_text(columns: Iterable[Metric]) -> str:
-    """Return the kind of mean in a table: `arithmetic means …, but geometric means over seeds for …`."""
+    """Return the kind of mean in a table: `means over seeds (geometric for …)`."""
     symbols = list(dict.fromkeys(column.symbol for column in columns if column.mean == GEOMETRIC))
-    exception = f", but geometric means over seeds for {join_with_and(symbols)}" if symbols else ""
-    return f"arithmetic means over seeds{exception}"
+    return f"means over seeds{f' (geometric for {join_with_and(symbols)})' if symbols else ''}"
 
 
 def join_with_and(texts: Sequence[str]) -> str:
