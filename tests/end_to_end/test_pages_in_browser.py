@@ -174,6 +174,7 @@ def test_the_map_shows_the_chosen_method_and_seed_alone_by_mouse_and_key(opened)
     figure = page.locator(".map").first
     shown = figure.locator(".cells").first.locator("path:visible")
     methods, seeds = (figure.locator("fieldset").nth(place).locator("input") for place in (0, 1))
+    methods.nth(0).check()
     first = shown.first.locator("title").text_content()
     methods.nth(1).check()
     second = shown.first.locator("title").text_content()

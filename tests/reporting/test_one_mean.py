@@ -71,12 +71,12 @@ def test_the_audit_table_the_comparison_and_the_terminal_say_which_mean_it_is(tm
     report = report_of(GROWTH)
     text = audit_table(report, tmp_path)
     length, growth, gradient = (DECLARED[name].symbol for name in ("h_L", "growth_max", "g_norm_mean_ce_L"))
-    metrics = text.split("geometric means over seeds for ")[1].split(";")[
+    metrics = text.split("means over seeds (geometric for ")[1].split(";")[
         0
     ]  # of these and of everything else of that kind in the table `audit`
     assert all(symbol in metrics for symbol in (length, growth, gradient)) and "accuracy" not in metrics, metrics
-    assert "geometric means over seeds" in written(report, tmp_path)["audit_table.tex"]
-    assert "geometric means over seeds" in compare_context(report, list(groups(report))).means
+    assert "eans over seeds (geometric for" in written(report, tmp_path)["audit_table.tex"]
+    assert "means over seeds (geometric for" in compare_context(report, list(groups(report))).means
 
 
 def test_a_seed_that_is_not_finite_leaves_no_mean_on_the_page_and_in_the_terminal(tmp_path):

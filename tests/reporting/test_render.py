@@ -138,7 +138,7 @@ def test_a_users_template_stands_in_by_name_and_is_sandboxed(report, tmp_path):
     )
     paths = render_report(report, tmp_path / "out", templates=mine)
     assert paths[0].read_text("utf-8").startswith("<p>digits, first audit")
-    assert "Reporting form" in paths[1].read_text("utf-8")
+    assert "What may be claimed" in paths[1].read_text("utf-8")
     (mine / "index.html.j2").write_text("{{ title.__class__ }}")
     with pytest.raises(UsageError, match="SecurityError"):
         render_report(report, tmp_path / "out", templates=mine)

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 from matplotlib.patches import Polygon, Rectangle
 
-from fa_registry.metrics import NOT_CREDITED, over_seeds
+from fa_registry.metrics import NOT_CREDITED, over_seeds, symbol_of
 from fa_registry.protocol.credit import exact_sites
 from fa_registry.protocol.grouping import Group
 from fa_registry.records import Reading, RunRecord
@@ -35,7 +35,8 @@ from fa_registry.reporting.labels import group_label
 from fa_registry.reporting.text import filters
 from fa_registry.reporting.view_models import Number, Row
 
-TITLE = "Γ of every site against its null"
+GAMMA = symbol_of("gamma")
+TITLE = f"{GAMMA} of every site against its null"
 DEVIATIONS = 2  # standard deviations of the null's draws in half the band
 HEAD, PANEL = 0.5, 0.95  # inches
 COLUMNS = ("method", "seed", "run_id", "site", "exact", "gamma", "low", "high", "reason", "no_null")
@@ -81,10 +82,11 @@ def gamma_panel(
     caption = (
         f"{'Each panel is one method, and each dot' if methods > 1 else 'Each dot'} is one seed; the line is the mean over seeds. "
         "The grey band is the null: mean ± "
-        f"{DEVIATIONS} standard deviations of Γ under fresh draws of the feedback, over all seeds. "
-        "Γ inside the band is no evidence of alignment. Site 0 is the output of the embedding, site l the output of block l."
+        f"{DEVIATIONS} standard deviations of {GAMMA} under fresh draws of the feedback, over all seeds. "
+        f"{GAMMA} inside the band is no evidence of alignment. Site 0 is the output of the embedding, site l the output of block l."
     )
-    caption += " At a hollow dot, Γ = 1 by construction, so it is no evidence either." if numbers["exact"].any() else ""
+    exact = f" At a hollow dot, {GAMMA} = 1 by construction, so it is no evidence either."
+    caption += exact if numbers["exact"].any() else ""
     measured = [run.record.measurements.sites.get("gamma") for group in groups for run in group.runs]
     if any(row and row[0].reason == NOT_CREDITED for row in measured):
         caption += f" Left out: {NOT_CREDITED}."
@@ -94,9 +96,9 @@ def gamma_panel(
         f"{TITLE}. Sites whose mean is outside the null band: {'; '.join(_in_text(numbers))}.",
         caption,
         draw(numbers, width),
-        "Mean Γ over seeds and the ends of the null band, by site",
+        f"Mean {GAMMA} over seeds and the ends of the null band, by site",
         "Site",
-        ("Γ", "null from", "null to"),
+        (GAMMA, "null from", "null to"),
         tuple(_table(numbers)),
     )
 
@@ -144,7 +146,7 @@ def draw(numbers: pd.DataFrame, width: float = WIDTH) -> RenderedFigure:
     ends = padded([*informative_rows["gamma"], *informative_rows["low"], *informative_rows["high"], 0.0], min_width=0.1)
     edges = (-0.35, max(last, 1) + 0.35, *ends)
     _key(canvas)
-    axes = small_multiples(canvas, dict.fromkeys(methods, edges), HEAD, high, ("site l", "Γ"), across)
+    axes = small_multiples(canvas, dict.fromkeys(methods, edges), HEAD, high, ("site l", GAMMA), across)
     for method, box, first in axes:
         canvas.lines([[(box.left, box.y(0)), (box.right, box.y(0))]], CONTROL, linewidths=0.8, zorder=1)
         for value in ticks(*ends, 5):
