@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import calibration, fashion, performance, readme, remedies, tokens
+from benchmarks import calibration, fashion, performance, readme, remedies, studies, tokens
 from benchmarks.recording import ROOT
 from benchmarks.tables import inserted
 
@@ -22,6 +22,7 @@ BLOCKS = [
     (FASHION, fashion, fashion.render_epochs),
     (tokens.PAGE, tokens, tokens.render),
     (calibration.PAGE, calibration, calibration.render),
+    (studies.PAGES["methods"], studies, partial(studies.render, study="methods")),
     *((page, remedies, partial(remedies.render, study=name)) for name, page in remedies.PAGES.items()),
 ]
 
