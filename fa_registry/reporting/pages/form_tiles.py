@@ -107,9 +107,11 @@ def answers(
     headline = headline_of(runs[0].record.measurements)
 
     def estimate(name: str) -> Estimate:
+        """Return the values of a metric over the seeds."""
         return sources.values.estimate(runs, metric_named(name, sources.known))
 
     def tile(topic: str, answer: Sequence[str], name: str, subjects: Sequence[str]) -> Tile:
+        """Return the tile of one topic: it shows the metric `name`, judged by a rule about `subjects`."""
         kind, text = answer[:2]
         about = (topic, "Reference") if topic == GAMMA else (topic,)
         topical = tuple(one for one in found if one.topic in about and (one.kind != "note" or kind == "note"))
