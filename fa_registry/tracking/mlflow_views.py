@@ -44,6 +44,7 @@ NOTE = (
 )
 LINK = r"\[[^\]]*\]\([^)\s]*\)"
 COLUMN_WIDTH = 105
+LONGEST_KEY = 180  # characters of a view's key before its digest; MLflow allows 250 for the name of the tag
 LOADED = 100  # greatest number of runs that MLflow's pages load and draw
 RUN_NAME = "attributes.`Run Name`"  # always shown, and always first
 WIDTHS = {RUN_NAME: 325, f"tags.`{TAG_VERDICT}`": 165}  # pixels; other columns have COLUMN_WIDTH
@@ -170,6 +171,8 @@ def _both(
     title: str, required_tags: Mapping[str, str], runs: _Contents, group_by_setting: bool = False
 ) -> tuple[View, View]:
     key = re.sub(r"[^A-Za-z0-9_.]+", "-", title).strip("-")
+    if len(key) > LONGEST_KEY:  # a setting with many changed fields; the digest keeps two of them apart
+        key = f"{key[:LONGEST_KEY]}-{jsonio.digest_of(title)[:8]}"
     search_filter = {"searchFilter": " and ".join(term(f"tags.`{tag}`", value) for tag, value in required_tags.items())}
     return (
         View(key, search_filter | _charts(runs, group_by_setting), charts=True),

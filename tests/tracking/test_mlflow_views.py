@@ -12,7 +12,7 @@ import pytest
 from fa_registry.metrics import DECLARED
 from fa_registry.tracking.base import StoredRun
 from fa_registry.tracking.mlflow_views import View, is_our_note, is_ours, note_of, views_of
-from fa_registry.tracking.schema import SCALAR_METRICS
+from fa_registry.tracking.schema import SCALAR_METRICS, TAG_VIEW
 
 SITES = {f"{name}/site_0{site}": 1.0 for name in ("h_norm", "g_norm") for site in range(2)}
 GAMMA = SCALAR_METRICS["gamma_deep_mean"]
@@ -107,6 +107,14 @@ def test_several_settings_have_views_of_their_own_first_and_never_one_mean():
             "tag.fa.setting.small,tag.fa.method.dfa",
             "tag.fa.setting.deep · wide,tag.fa.method.bp",
         }
+
+
+def test_the_tag_of_a_view_is_short_enough_for_mlflow_and_keeps_long_settings_apart():
+    """MLflow refuses a tag whose name has more than 250 characters, and then the study has no view at all."""
+    long = " · ".join(f"field_{number}=0.000287604813302375" for number in range(12))
+    views = views_of("digits", [run("bp", f"{long} · a", started=1), run("bp", f"{long} · b")])
+    keys = [TAG_VIEW + view.key for view in views]
+    assert len(set(keys)) == len(keys) == 6 and max(map(len, keys)) <= 250
 
 
 @pytest.mark.parametrize(("count", "key"), [(100, "attributes.start_time"), (101, "params.`cfg/seed`")])
