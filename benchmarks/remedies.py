@@ -1,8 +1,8 @@
 """python -m benchmarks.remedies [--record REPORTS…]: what cures feedback alignment, in the READMEs of the two remedies studies.
 
 --record reads the folders that `fa-registry run remedies` and `fa-registry run remedies_tokens` wrote on this machine (90 and
-75 minutes on two cores; a stopped study is continued by the same command). It measures the cost of a step of
-every recipe in a minute, and takes the picture of the analysis. Without it, the tables are only written again.
+75 minutes on two cores; a stopped study is continued by the same command). It measures the cost of a step of every recipe in a
+minute, and takes the picture of the analysis. Without it, the tables are only written again.
 """
 
 from __future__ import annotations

@@ -203,7 +203,7 @@ class AuditRow:
         answers: Mapping from the key of a metric to the kind of its claim on the form, `not` or `open`.
         control_state: Level of proof of the frozen control, such as `control started`, or the reason why it is not proven; empty
             for a control.
-        control_states: The different states of the frozen controls, see ControlRow.
+        control_states: Every state that a frozen control of these runs has, see ControlRow.
         replays: How many trainings of these runs were replayed, and the levels of proof of the controls, as text.
     """
 

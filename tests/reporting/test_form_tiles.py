@@ -7,7 +7,9 @@ import dataclasses
 import pytest
 
 from fa_registry.metrics import SUBJECTS
+from fa_registry.records import FurtherLimit
 from fa_registry.reporting.claims_reference import GAMMA
+from fa_registry.reporting.pages import form_tiles
 from fa_registry.reporting.pages.form_tiles import DEPTH, OF_GAMMA, WHY, answers, judged_scale
 from fa_registry.reporting.report_index import Sources
 from fa_registry.reporting.summary import CLAUSES, depth_result
@@ -62,8 +64,9 @@ def test_the_scale_is_that_of_the_worst_finding_with_its_limit(rich):
         return dataclasses.replace(run, findings=changed)
 
     group, _, tiles = shown(with_runs(rich, fires_since), "bp")
-    assert judged_scale(group.runs) == ("growth_init_max", "fail")
-    assert tiles["Scale"].kind == "not" and "77" in tiles["Scale"].limit
+    assert judged_scale(group.runs) == ("growth_init_max", "fail", len(group.runs))
+    tile = tiles["Scale"]
+    assert (tile.kind, tile.text, tile.limit) == ("not", "explodes", "at most 77")
     values = [run.record.measurements.scalars["growth_init_max"].value for run in group.runs]
     assert min(values) <= tiles["Scale"].value.mean.reading.value <= max(values)
 
@@ -72,6 +75,46 @@ def test_a_method_whose_credit_is_the_gradient_has_no_gamma(rich):
     exact = dataclasses.replace(rich, cards={**rich.cards, "methods/bp": {"exact_sites": "all"}})
     _, sentence, tiles = shown(exact, "bp")
     assert tiles[GAMMA].kind == "note" and tiles[GAMMA].value is None and GAMMA not in sentence
+
+
+def of_scale(rich, change):
+    """The tile of bp's scale, if each run's finding about scale is changed: seed → replaced fields."""
+
+    def changed(run):
+        findings = tuple(
+            dataclasses.replace(one, **change(run.record.spec.seed)) if one.quantity in SUBJECTS["scale"] else one
+            for one in run.findings
+        )
+        return dataclasses.replace(run, findings=findings)
+
+    return shown(with_runs(rich, changed), "bp")[2]["Scale"]
+
+
+def test_a_scale_that_explodes_in_one_seed_says_in_how_many(rich):
+    tile = of_scale(rich, lambda seed: {"outcome": "fail"} if seed == 42 else {"outcome": "pass"})
+    assert (tile.kind, tile.text) == ("not", "explodes in 1 of 2 seeds")
+
+
+def test_a_network_without_a_stream_has_no_scale_to_judge(rich):
+    """A plain network is neither open nor kept: the rule does not apply, and no limit is shown."""
+    away = {"outcome": "not_applicable", "inapplicable": "no residual stream"}
+    tile = of_scale(rich, lambda seed: away)
+    assert (tile.kind, tile.value, tile.limit) == ("note", None, "")
+    assert of_scale(rich, lambda seed: {**away, "inapplicable": ""}).kind == "open"
+
+
+def test_the_limit_is_that_of_the_growth_that_is_shown(rich):
+    """A rule may limit both growths; each has its own limit."""
+    limits = {"threshold": 60.0, "further": (FurtherLimit("growth_init_max", 90.0),), "outcome": "pass"}
+    assert of_scale(rich, lambda seed: {"quantity": "growth_max", **limits}).limit == "at most 60"
+    swapped = {"threshold": 90.0, "further": (FurtherLimit("growth_max", 60.0),), "outcome": "pass"}
+    assert of_scale(rich, lambda seed: {"quantity": "growth_init_max", **swapped}).limit == "at most 90"
+
+
+def test_a_reason_is_given_only_where_gamma_may_not_be_claimed(rich, monkeypatch):
+    for answer, sentence in (("partly", "may be claimed at some sites."), ("not", "is no evidence of useful credit.")):
+        monkeypatch.setattr(form_tiles, "gamma_answer", lambda *_, answer=answer: answer)
+        assert shown(rich, "fa")[1].endswith(sentence)
 
 
 def test_a_control_has_no_answer(rich):

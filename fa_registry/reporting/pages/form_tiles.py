@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from fa_registry.metrics import HEADLINE_GAMMA, MARGINS, SUBJECTS, headline_of, metric_named
+from fa_registry.metrics import HEADLINE_GAMMA, HEADLINES, MARGINS, SUBJECTS, headline_of, metric_named
 from fa_registry.protocol.credit import is_exact
 from fa_registry.protocol.grouping import Group
 from fa_registry.records import RunAudit
@@ -14,7 +14,7 @@ from fa_registry.reporting.claims import claims, gamma_answer
 from fa_registry.reporting.claims_reference import GAMMA
 from fa_registry.reporting.figure_models import PageFigure
 from fa_registry.reporting.report_index import Sources
-from fa_registry.reporting.report_values import LARGEST, PER_BLOCK
+from fa_registry.reporting.report_values import LARGEST, PER_BLOCK, shown_outcome
 from fa_registry.reporting.summary import depth_result
 from fa_registry.reporting.text.filters import compact, number
 from fa_registry.reporting.view_models import Claim, Estimate
@@ -50,17 +50,18 @@ WHY: Mapping[str, str] = MappingProxyType(
         "not aligned": "is no evidence of useful credit",
     }
 )
-# outcome of the rule about scale → kind and words of the tile
+NO_GAMMA = "gamma not applicable"  # key of the claim that says why Γ does not apply
+# outcome of the rule about scale → kind and words of the tile; of several outcomes, the first one counts
 SCALE: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
-        "pass": ("may", "is kept"),
         "fail": ("not", "explodes"),
         "warn": ("open", "undecided"),
         "waived": ("open", "waived"),
+        "pass": ("may", "is kept"),
+        "inapplicable": ("note", "does not apply"),
     }
 )
 NOT_JUDGED = ("open", "not judged")
-SCALE_WORST = ("fail", "warn", "waived", "pass")  # the first outcome that occurs is that of the tile
 NO_FIGURES: Mapping[str, PageFigure] = MappingProxyType({})
 
 
@@ -110,8 +111,8 @@ def answers(
         """Return the values of a metric over the seeds."""
         return sources.values.estimate(runs, metric_named(name, sources.known))
 
-    def tile(topic: str, answer: Sequence[str], name: str, subjects: Sequence[str]) -> Tile:
-        """Return the tile of one topic: it shows the metric `name`, judged by a rule about `subjects`."""
+    def tile(topic: str, answer: Sequence[str], name: str, limit: str) -> Tile:
+        """Return the tile of one topic: it shows the metric `name`."""
         kind, text = answer[:2]
         about = (topic, "Reference") if topic == GAMMA else (topic,)
         topical = tuple(one for one in found if one.topic in about and (one.kind != "note" or kind == "note"))
@@ -122,46 +123,66 @@ def answers(
             text,
             metric_named(name, sources.known).label,
             value,
-            _limit(group, subjects),
+            limit if value else "",
             topical,
             figures.get(topic),
         )
 
     gamma = gamma_answer(runs, report.cards, left_out)
-    of_gamma = OF_GAMMA.get(gamma, ("note", "does not apply" if is_exact(card) else "not measured", ""))
-    depth = DEPTH[depth_result(runs, left_out)]
-    growth, outcome = judged_scale(runs)
+    is_asked = not is_exact(card) and NO_GAMMA not in [one.key for one in found]
+    of_gamma = OF_GAMMA.get(gamma, ("note", "not measured" if is_asked else "does not apply", ""))
+    result = depth_result(runs, left_out)
+    depth = DEPTH[result]
+    growth, outcome, seeds = judged_scale(runs)
+    kind, text = SCALE.get(outcome, NOT_JUDGED)
+    scale = kind, text if seeds == len(runs) else f"{text} in {seeds} of {len(runs)} seeds"
     tiles = (
-        tile(GAMMA, of_gamma, HEADLINE_GAMMA, (HEADLINE_GAMMA,)),
-        tile("Depth", depth, headline.margin, SUBJECTS["depth"]),
-        tile("Scale", SCALE.get(outcome, NOT_JUDGED), growth, SUBJECTS["scale"]),
+        tile(GAMMA, of_gamma, HEADLINE_GAMMA, _limit(runs, [HEADLINE_GAMMA], "at least")),
+        tile("Depth", depth, headline.margin, _limit(runs, SUBJECTS["depth"], "at least")),
+        tile(
+            "Scale",
+            scale,
+            growth,
+            _limit(runs, [growth, *(one for one in LARGEST if LARGEST[one] == growth)], "at most"),
+        ),
     )
     both = [estimate(name) for name in (headline.name, headline.frozen)]
     numbers = ""
-    if depth in [DEPTH[result] for result in COMPARED] and all(one.n for one in both):
+    if result in COMPARED and all(one.n for one in both):
         numbers = f": {number(both[0].mean)} against {number(both[1].mean)} frozen"
-    why = next((WHY[one.key] for one in found if one.key in WHY), of_gamma[2])
+    reasons = [WHY[one.key] for one in found if one.key in WHY] if gamma == "not" else []
+    why = next(iter(reasons), of_gamma[2])
     of_gamma_text = f" {GAMMA} = {number(tiles[0].value.mean)} {why}." if of_gamma[2] and tiles[0].value.n else ""
     return f"In this recipe, {depth[2]}{numbers}.{of_gamma_text}", tiles
 
 
-def judged_scale(runs: Sequence[RunAudit]) -> tuple[str, str]:
-    """Return the metric of the growth that was judged, and the outcome; of several outcomes, the worst.
+def judged_scale(runs: Sequence[RunAudit]) -> tuple[str, str, int]:
+    """Return the metric of the growth that was judged, the outcome, and the number of runs with it.
 
-    The metric is the largest value over the sites.
+    The metric is the largest value over the sites. Of several outcomes, the first one in SCALE counts. Without a judgement, the
+    outcome is "" for all runs.
     """
-    judged = {one.outcome: one.quantity for run in runs for one in run.findings if one.quantity in SUBJECTS["scale"]}
-    outcome = next((one for one in SCALE_WORST if one in judged), "")
-    quantity = judged.get(outcome, PER_BLOCK[1])
-    return LARGEST.get(quantity, quantity), outcome
+    judged = [
+        {shown_outcome(one): one.quantity for one in run.findings if one.quantity in SUBJECTS["scale"]} for run in runs
+    ]
+    outcome = next((one for one in SCALE if any(one in outcomes for outcomes in judged)), "")
+    touched = [outcomes[outcome] for outcomes in judged if outcome in outcomes]
+    quantity = next(iter(touched), PER_BLOCK[1])
+    return LARGEST.get(quantity, quantity), outcome, len(touched) if outcome else len(runs)
 
 
-def _limit(group: Group, quantities: Sequence[str]) -> str:
-    """Return the limit of the rule about these metrics, as `at least 2 pp` or `at most 50`."""
-    judged = (one for run in group.runs for one in run.findings if one.quantity in quantities)
-    found = next((one for one in judged if one.threshold is not None), None)
-    if found is None:
+def _limit(runs: Sequence[RunAudit], quantities: Sequence[str], side: str) -> str:
+    """Return the limit of a rule about one of these metrics, as `at least 2 pp` or `at most 50`.
+
+    The text is empty if no rule judged them. An edition may limit a second growth as a further condition of one rule.
+    """
+    findings = [one for run in runs for one in run.findings]
+    limits = [(one.quantity, one.threshold) for one in findings]
+    limits += [(further.quantity, further.threshold) for one in findings for further in one.further]
+    quantity, limit = next(
+        ((name, limit) for name, limit in limits if name in quantities and limit is not None), ("", None)
+    )
+    if limit is None:
         return ""
-    unit = MARGINS[found.quantity].unit if found.quantity in MARGINS else ""
-    side = "at most" if found.quantity in SUBJECTS["scale"] else "at least"
-    return f"{side} {compact(found.threshold)} {unit}".rstrip()
+    headline = MARGINS.get(quantity) or HEADLINES.get(quantity)
+    return f"{side} {compact(limit)} {headline.unit if headline else ''}".rstrip()
