@@ -45,3 +45,12 @@ def written(page: Path) -> str:
 )
 def test_the_page_equals_the_records(page):
     assert page.read_text(encoding="utf-8") == written(page)
+
+
+def test_the_main_result_is_that_of_the_audit_in_the_example():
+    """README's table, the page of the study and docs/example are one audit."""
+    recorded = json.loads(fashion.MEASURED.read_text(encoding="utf-8"))
+    found = fashion.record(fashion.EXAMPLE)
+    assert [found[name] for name in ("rows", "first_fires", "runs")] == [
+        recorded[name] for name in ("rows", "first_fires", "runs")
+    ]

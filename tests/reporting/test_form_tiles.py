@@ -8,11 +8,11 @@ import pytest
 
 from fa_registry.metrics import SUBJECTS
 from fa_registry.records import FurtherLimit
-from fa_registry.reporting.claims_reference import GAMMA
+from fa_registry.reporting.claims_reference import GAMMA, KEYS
 from fa_registry.reporting.pages import form_tiles
 from fa_registry.reporting.pages.form_tiles import DEPTH, OF_GAMMA, WHY, answers, judged_scale
 from fa_registry.reporting.report_index import Sources
-from fa_registry.reporting.summary import CLAUSES, depth_result
+from fa_registry.reporting.summary import CLAUSES, RESULTS, depth_result
 from fa_registry.reporting.text.filters import number
 from tests.reporting.report_changes import with_runs
 
@@ -29,6 +29,12 @@ def test_every_result_of_the_summary_has_an_answer():
     assert set(OF_GAMMA) == {"may", "partly", "open", "not"}
 
 
+def test_a_result_has_the_kind_of_the_claims_that_lead_to_it():
+    about_depth = {key: result for key, result in RESULTS.items() if KEYS[key][1] == "Depth" and KEYS[key][0] != "note"}
+    assert {key: DEPTH[result][0] for key, result in about_depth.items()} == {key: KEYS[key][0] for key in about_depth}
+    assert {DEPTH[result][0] for result in about_depth.values()} == {"may", "not", "open"}
+
+
 @pytest.mark.parametrize("method", ["fa", "dfa", "drtp", "bp"])
 def test_a_tile_and_its_claims_agree(rich, method):
     group, sentence, tiles = shown(rich, method)
@@ -43,12 +49,13 @@ def test_a_tile_and_its_claims_agree(rich, method):
 
 def test_the_sentence_names_the_accuracy_its_frozen_control_and_gamma(rich):
     group, sentence, tiles = shown(rich, "fa")
-    sources = Sources.of(rich)
-    values = [run.record.measurements.scalars["accuracy"].value for run in group.runs]
-    assert f"{100 * sum(values) / len(values):.1f}" in sentence
+    controls = {run.frozen_run_id for run in group.runs}
+    compared = [group.runs, [run for run in rich.runs if run.record.run_id in controls]]
+    values = [[run.record.measurements.scalars["accuracy"].value for run in runs] for runs in compared]
+    own, frozen = (f"{100 * sum(each) / len(each):.1f}\u00a0%" for each in values)
+    assert f": {own} against {frozen} frozen." in sentence and own != frozen
     assert number(tiles[GAMMA].value.mean) in sentence
     assert any(one.key in WHY for one in tiles[GAMMA].claims) == any(text in sentence for text in WHY.values())
-    assert "frozen." in sentence and len(sources.groups) > 1
 
 
 def test_the_scale_is_that_of_the_worst_finding_with_its_limit(rich):
@@ -105,10 +112,10 @@ def test_a_network_without_a_stream_has_no_scale_to_judge(rich):
 
 def test_the_limit_is_that_of_the_growth_that_is_shown(rich):
     """A rule may limit both growths; each has its own limit."""
-    limits = {"threshold": 60.0, "further": (FurtherLimit("growth_init_max", 90.0),), "outcome": "pass"}
-    assert of_scale(rich, lambda seed: {"quantity": "growth_max", **limits}).limit == "at most 60"
-    swapped = {"threshold": 90.0, "further": (FurtherLimit("growth_max", 60.0),), "outcome": "pass"}
-    assert of_scale(rich, lambda seed: {"quantity": "growth_init_max", **swapped}).limit == "at most 90"
+    limits = {"threshold": 60.0, "further": (FurtherLimit("growth_init", 90.0),), "outcome": "pass"}
+    assert of_scale(rich, lambda seed: {"quantity": "growth", **limits}).limit == "at most 60"
+    swapped = {"threshold": 90.0, "further": (FurtherLimit("growth", 60.0),), "outcome": "pass"}
+    assert of_scale(rich, lambda seed: {"quantity": "growth_init", **swapped}).limit == "at most 90"
 
 
 def test_a_reason_is_given_only_where_gamma_may_not_be_claimed(rich, monkeypatch):

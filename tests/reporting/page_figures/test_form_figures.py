@@ -21,6 +21,7 @@ from fa_registry.reporting.figures.style import styled
 from fa_registry.reporting.pages.comparison import compared_setting, layer_numbers
 from fa_registry.reporting.report_index import Sources
 from tests.reporting.claims_of_tokens import of_tokens
+from tests.reporting.page import written
 from tests.reporting.report_changes import with_record, with_runs
 
 LAST = {"methods/fa": {"exact_sites": "last"}}
@@ -131,3 +132,21 @@ def test_each_answer_of_the_page_has_its_figure(rich_pages):
     (page,) = [text for name, text in rich_pages.items() if name.startswith("forms/fa-") and name.endswith(".html")]
     answers = re.findall(r"<article.*?</article>", page, re.DOTALL)
     assert [len(re.findall("<figure>", answer)) for answer in answers] == [1, 1, 1] and page.count("<img ") == 3
+
+
+def test_the_figure_of_the_scale_shows_the_growth_that_was_judged(rich, tmp_path):
+    """Blocks that keep their scale and a stream that explodes since initialisation: the second one is drawn."""
+
+    def fires(run):
+        findings = tuple(
+            dataclasses.replace(one, quantity="growth_init_max", outcome="fail") if one.rule == "D1" else one
+            for one in run.findings
+        )
+        grown = Series([Reading(1.0), Reading(2.0), Reading(900.0)])
+        run = with_record(run, trajectory={**run.record.trajectory, "growth_init_max": grown})
+        return dataclasses.replace(run, findings=findings)
+
+    pages = written(with_runs(rich, fires), tmp_path)
+    (page,) = [text for name, text in pages.items() if name.startswith("forms/fa-") and name.endswith(".html")]
+    scale = next(one for one in re.findall(r"<article.*?</article>", page, re.DOTALL) if 'aria-label="Scale"' in one)
+    assert "to 900" in re.search('alt="([^"]*)"', scale).group(1)
