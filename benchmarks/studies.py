@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.fashion import COLUMNS
 from benchmarks.recording import FOLDER, ROOT, stamp
 from benchmarks.tables import audit_of, gamma, inserted, labels, line, main_metric, margin, scales
 from fa_registry.protocol.grouping import groups
@@ -21,16 +22,6 @@ from fa_registry.studies.study import load_study
 MEASURED = FOLDER / "studies.json"
 PAGES = {name: ROOT / "projects" / name / "README.md" for name in ("methods", "fmnist_5x256")}
 BEGIN = "<!-- measured: python -m benchmarks.studies --record -->"
-COLUMNS = (
-    "method",
-    "accuracy [95 % interval over seeds and test samples]",
-    "margin over frozen, pp",
-    "growth of a block",
-    "growth since initialisation",
-    "‖h_L‖",
-    "‖g_L‖ (mean CE)",
-    "Γ",
-)
 
 
 def record(reports: Path) -> tuple[str, dict[str, Any]]:
