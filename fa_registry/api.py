@@ -21,6 +21,7 @@ from fa_registry.audits.options import (
     ComparisonOptions,
     JudgingOptions,
     ReportOutput,
+    ReportPages,
     SignerOptions,
 )
 from fa_registry.evidence.options import RemeasureOptions
@@ -285,7 +286,7 @@ def import_bundle(path: str | Path, *, signer: SignerOptions, location: StoreLoc
 
 @takes_options(location="store")
 def report(
-    report_file: str | Path = "", *, source: AuditSource, pages: ReportOutput, location: StoreLocation
+    report_file: str | Path = "", *, source: AuditSource, pages: ReportPages, location: StoreLocation
 ) -> list[Path]:
     """Render the pages of an audit again; equal audits give equal bytes.
 
@@ -297,7 +298,7 @@ def report(
 
     Raises:
         UsageError: The file or the audit does not exist.
-        InvalidFields: The file is not a report.
+        InvalidFields: The file is not a report, or the table has unknown columns.
         IntegrityError: The report in the store differs from its recorded digest.
 
     >>> fa_registry.report("before/audit.json", out="again")

@@ -97,6 +97,18 @@ class ReportOutput:
 
 
 @dataclass(frozen=True)
+class ReportPages(ReportOutput):
+    """Output of the command `report`."""
+
+    columns: tuple[str, ...] = option(
+        (),
+        "Metrics in audit_table.tex, at most 5 [the main metric, its margin, growth_max, g_norm_mean_ce_L, gamma_deep_mean].",
+        is_list=True,
+        metavar="METRIC,…",
+    )
+
+
+@dataclass(frozen=True)
 class AnalysisOutput(ReportOutput):
     """Folder in which the results of analyses are written."""
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from fa_registry import jsonio
-from fa_registry.audits.options import AuditSource, ReportOutput, checked_pages
+from fa_registry.audits.options import AuditSource, ReportPages, checked_pages
 from fa_registry.audits.recorded_verdicts import LARGEST
 from fa_registry.errors import IntegrityError, InvalidFields, UnknownName, UsageError, unknown_name_text
 from fa_registry.protocol.verdict import is_intact
@@ -31,7 +31,7 @@ NUMBER = re.compile("[0-9]{1,9}")
 WHOLE = re.compile("[0-9]{1,19}")  # number of epochs, or a seed
 
 
-def run_report(file: str, source: AuditSource, pages: ReportOutput, store: str = "") -> list[Path]:
+def run_report(file: str, source: AuditSource, pages: ReportPages, store: str = "") -> list[Path]:
     """Render the pages of an audit report, and return the paths of the pages; see `api.report`.
 
     If `file` and `source.study` are empty, `reports/audit.json` is read. The records are judged again before a page is written.
@@ -54,7 +54,7 @@ def run_report(file: str, source: AuditSource, pages: ReportOutput, store: str =
         report = load_report(existing(file or USUAL))
     from fa_registry.reporting.render import render_report  # imports matplotlib and pandas, which `diff` does not need
 
-    return render_report(_judged_again(report), Path(pages.out), pages.own_templates)
+    return render_report(_judged_again(report), Path(pages.out), pages.own_templates, pages.columns)
 
 
 def _judged_again(report: AuditReport) -> AuditReport:

@@ -97,6 +97,7 @@ def _answer(results: Sequence[Verification], accepted: Sequence[str]) -> str:
     "report",
     "report --study methods --out reports",
     "report reports/audit.json --out elsewhere",
+    "report --columns accuracy,margin_pp,gamma_deep_mean",
     "report --templates my-templates",
 )
 def report(report_file: str, as_json: bool, **arguments: str) -> None:

@@ -20,6 +20,7 @@ TABLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             *(HEADLINE, FROZEN, MARGIN, "h_L", "growth_max", "growth_init_max", "g_norm_mean_ce_L"),
             *("stability_mid", HEADLINE_GAMMA),
         ),
+        "paper": (HEADLINE, MARGIN, "growth_max", "g_norm_mean_ce_L", HEADLINE_GAMMA),
         "form": (HEADLINE, FROZEN, MARGIN, HEADLINE_GAMMA),
         "note": (
             *(HEADLINE, "h_L", "g_norm_mean_ce_L", "growth_max", "growth_init_max", FROZEN, MARGIN),

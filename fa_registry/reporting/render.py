@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from functools import partial
@@ -42,6 +42,7 @@ from fa_registry.reporting.pages.index import (
     index_context,
 )
 from fa_registry.reporting.pages.notes import AuditNoteContext, ExcludedNoteContext, NoteContext
+from fa_registry.reporting.pages.paper_table import PaperTableContext, paper_table_context
 from fa_registry.reporting.report_index import Sources
 from fa_registry.reporting.text.environment import (
     SUFFIX,
@@ -53,7 +54,8 @@ from fa_registry.reporting.text.environment import (
 from fa_registry.reporting.view_models import FORM_FORMATS, Link
 from fa_registry.tracking.schema import AUDIT_PAGE
 
-TABLE = "audit_table.tex"  # can be included in a paper
+# The table for a paper, and the text that explains its numbers; both can be included in a LaTeX file.
+PAPER = ("audit_table.tex", "audit_table_notes.tex")
 FORMS = "forms"  # the folder of the forms
 COMPARISON = "compare.html"
 # The placeholder of the comparison's link in index.html.j2, and the link that replaces it.
@@ -69,7 +71,7 @@ TEMPLATES: Mapping[str, type] = MappingProxyType(
     {
         "index.html.j2": IndexContext,
         **{f"form{suffix}.j2": FormContext for suffix in FORM_FORMATS},
-        "audit_table.tex.j2": IndexContext,
+        **{f"{name}.j2": PaperTableContext for name in PAPER},
         "compare.html.j2": CompareContext,
         "note.md.j2": NoteContext,
         "excluded_note.md.j2": ExcludedNoteContext,
@@ -78,23 +80,29 @@ TEMPLATES: Mapping[str, type] = MappingProxyType(
 )
 
 
-def render_report(report: AuditReport, out: Path, templates: Path | None = None) -> list[Path]:
+def render_report(
+    report: AuditReport, out: Path, templates: Path | None = None, columns: Sequence[str] = ()
+) -> list[Path]:
     """Write the pages, files and figures of an audit, and return their paths in this order.
 
-    The output is index.html, the forms forms/<slug>.html and .md of every method and setting, audit_table.tex, the files of
-    `report_files()`, and figures/. The texts that the author wrote into the blanks of existing forms are kept. User templates in
-    the folder `templates` replace the built-in templates with the same name and run in a sandbox.
+    The output is index.html, the forms forms/<slug>.html and .md of every method and setting, the table for a paper with its notes,
+    the files of `report_files()`, and figures/. The texts that the author wrote into the blanks of existing forms are kept.
+
+    Args:
+        templates: Folder of user templates. They replace the built-in templates with the same name and run in a sandbox.
+        columns: The metrics in the table for a paper; empty: the table `paper`.
 
     Raises:
+        InvalidFields: `columns` has too many or unknown metrics.
         UsageError: A template fails, the blanks of a form cannot be kept, or the values cannot be rendered. No page was written.
     """
-    with rendered(report, answers_of(report), out, templates) as (_, names):
+    with rendered(report, answers_of(report), out, templates, columns) as (_, names):
         return [out / name for name in names]
 
 
 @contextmanager
 def rendered(
-    report: AuditReport, answers: Answers, out: Path, templates: Path | None = None
+    report: AuditReport, answers: Answers, out: Path, templates: Path | None = None, columns: Sequence[str] = ()
 ) -> Iterator[tuple[Path, list[str]]]:
     """Render an audit into a temporary folder, then move the files into `out`.
 
@@ -110,7 +118,9 @@ def rendered(
     check_templates(templates)
     with unfinished(out) as folder:  # only one page at a time is in memory
         with _as_values_allow(report):
-            names = _render(report, answers, folder, out, TemplateRenderer(templates))
+            sources, pages = Sources.of(report), TemplateRenderer(templates)
+            names = _write_tables(sources, columns, folder, pages)  # first, because this checks the columns
+            names = _render(sources, answers, folder, out, pages) + names
         try:
             yield folder, names
         finally:
@@ -157,7 +167,7 @@ def output_conflicts(out: Path) -> list[str]:
     A conflict is a file in place of a needed folder, or a folder in place of a file.
     """
     folders = [out / name for name in (FORMS, FIGURES)]
-    pages = [out / name for name in (AUDIT_PAGE, TABLE, *(file.name for file in report_files()))]
+    pages = [out / name for name in (AUDIT_PAGE, *PAPER, *(file.name for file in report_files()))]
     reasons = [
         f"expected a folder, found the file {path}; move the file away or choose another folder"
         for path in folders
@@ -170,21 +180,26 @@ def output_conflicts(out: Path) -> list[str]:
     ]
 
 
-def _render(report: AuditReport, answers: Answers, folder: Path, out: Path, pages: TemplateRenderer) -> list[str]:
-    """Write all files into `folder` and return their names; keep the author's texts in the forms of `out`."""
-    sources = Sources.of(report)
+def _write_tables(sources: Sources, columns: Sequence[str], folder: Path, pages: TemplateRenderer) -> list[str]:
+    """Write the table for a paper and its notes into `folder`, and return their names."""
+    table = variables(paper_table_context(sources, columns))
+    for name in PAPER:
+        _write(folder / name, pages.render(f"{name}.j2", table))
+    return list(PAPER)
+
+
+def _render(sources: Sources, answers: Answers, folder: Path, out: Path, pages: TemplateRenderer) -> list[str]:
+    """Write the other files into `folder`, with the author's texts in the forms of `out`; return names."""
+    report = sources.report
     names = [AUDIT_PAGE]
     context = index_context(sources, setting_figures(sources.groups, report.cards), page_analyses(answers, report))
-    page = variables(context)
-    _write(folder / AUDIT_PAGE, pages.render("index.html.j2", page))
+    _write(folder / AUDIT_PAGE, pages.render("index.html.j2", variables(context)))
     (folder / FORMS).mkdir()
     write, forms = partial(_write_form, sources, folder, out, pages), list(sources.forms)
     for form in forms[:1]:
         write(form)  # the first form fills the caches of templates and common values, before the process forks
     parallel.parallel_for(write, forms[1:])
     names += [name for _, link in forms for name in link.files.values()]
-    _write(folder / TABLE, pages.render(f"{TABLE}.j2", page))
-    names.append(TABLE)
     for file in report_files():
         file.write(report, folder / file.name)
         names.append(file.name)

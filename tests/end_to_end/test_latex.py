@@ -19,14 +19,19 @@ from tests.reporting import sample_reports
 
 pytestmark = pytest.mark.long  # each document is built twice
 HOSTILE = r"100%_#$&{}~^\ \input{/etc/passwd} \end{verbatim} ‖Γ‖ 中 <script> `a' -- ,, é"
-PAPER = r"""\documentclass{article}
+PAPER = r"""\documentclass[OPTIONS]{article}
 \usepackage[T1]{fontenc}
 \usepackage{lmodern}
 \usepackage{booktabs}
+WIDTH
 \begin{document}
 \input{audit_table}
+\input{audit_table_notes}
 \end{document}
 """
+# A page of one column, and the narrowest column of the large publishers: options of the class, and the width of its text.
+LAYOUTS = {"one column": ("", ""), "241pt": ("twocolumn", r"\setlength{\textwidth}{492pt}")}
+CHOSEN = ["accuracy", "growth_init_max", "h_L", "g_norm_mean_ce_L", "gamma_deep_mean"]
 
 
 def built(source: Path) -> str:
@@ -85,11 +90,30 @@ def test_every_form_is_converted_by_pandoc(pages):
         assert r"\input{/etc" not in read_by_tex
 
 
-def test_the_table_goes_into_a_paper(pages):
+def paper_of(folder: Path, layout: str) -> Path:
+    options, width = LAYOUTS[layout]
+    paper = folder / f"{layout.replace(' ', '-')}.tex"
+    paper.write_text(PAPER.replace("OPTIONS", options).replace("WIDTH", width), encoding="utf-8")
+    return paper
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_table_and_its_notes_go_into_a_paper(pages, layout):
     table = next(path for path in pages if path.name == "audit_table.tex")
-    paper = table.with_name("paper.tex")
-    paper.write_text(PAPER, encoding="utf-8")
+    assert faults(built(paper_of(table.parent, layout))) == []
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("columns", [(), CHOSEN])
+def test_the_caption_has_two_lines_and_the_chosen_columns_fit(tmp_path, layout, columns):
+    render_report(sample_reports.small_report(), tmp_path, columns=columns)
+    paper = paper_of(tmp_path, layout)
     assert faults(built(paper)) == []
+    printed = subprocess.run(
+        [needed("pdftotext"), "-layout", str(paper.with_suffix(".pdf")), "-"], capture_output=True, text=True
+    )
+    caption = printed.stdout.partition("Table 1")[2].partition("Method")[0]
+    assert len([line for line in caption.split("\n") if line.strip()]) <= 2
 
 
 CITING = r"""\documentclass{article}

@@ -44,6 +44,7 @@ for headline in metrics.HEADLINES.values():
         object.__setattr__(headline, field, changed[getattr(headline, field).name])
 metrics.MARGIN_LABEL, metrics.MARGIN_SYMBOL = metrics.DEFAULT.margin_metric.label, metrics.DEFAULT.margin_metric.symbol
 added = {name: (*metrics.TABLES[name], *asked["columns"]) for name in ("audit", "audit_command")}
+added["paper"] = (*metrics.TABLES["paper"][:3], *asked["columns"])
 metrics.table_columns.TABLES = MappingProxyType({**metrics.TABLES, **added})
 
 from fa_registry import diagnostics, jsonio
@@ -150,7 +151,7 @@ NEW_TEXTS = {
     "compare.html": "hits <small>of all test samples; lead; swell; ‖s_L‖; Δ, deep; in the middle; ‖x_l‖, length of a state; "
     "‖s_l‖ of a batch; Δ by every aggregation",
     "note": "hits in the test; largest swell; ‖s\\_L‖ of a batch; Δ, deep; ‖x\\_L‖; still hits",
-    "audit_table.tex": r"Hits; Swell; Rest; in the middle; x_{L}",
+    "audit_table.tex": r"Hits; Swell; Lead",
     "terminal": "hits in the test; largest swell; lead over still blocks; Δ = 1 by construction",
     ".md": "Hits in the test; lead; Δ by gamma; that is deep; ‖x\\_L‖; Swell; ‖s\\_L‖ CE mean; the yield is healthy; "
     "faith of at least; the largest swell in one block; Δ = 0.; the lead over",

@@ -22,7 +22,7 @@ from fa_registry.reporting.pages.comparison import (
     settings_shared,
 )
 from fa_registry.reporting.pages.form import form_context
-from fa_registry.reporting.pages.index import setting_tables
+from fa_registry.reporting.pages.index import index_context
 from fa_registry.reporting.render import render_comparison
 from fa_registry.reporting.report_index import Sources
 from fa_registry.reporting.report_values import Values
@@ -70,7 +70,7 @@ def test_a_column_is_the_row_of_the_audit_table(rich):
     sources = Sources.of(rich)
     chosen = [one for one in sources.groups if not one.control]
     part = compared_setting(chosen, sources.columns, sources)
-    rows = {row.method: row for table in setting_tables(sources) for row in table.rows if not row.control}
+    rows = {row.method: row for table in index_context(sources).settings for row in table.rows if not row.control}
     assert [column.method for column in part.columns] == list(rows)
     for column, row in zip(part.columns, rows.values(), strict=True):
         assert (column.verdict, column.replays, column.control_state) == (row.verdict, row.replays, row.control_state)

@@ -16,6 +16,7 @@ from fa_registry.reporting.pages.comparison import compare_context
 from fa_registry.reporting.pages.form import form_context
 from fa_registry.reporting.pages.index import index_context
 from fa_registry.reporting.pages.notes import ExcludedNoteContext, audit_note_context, note_context
+from fa_registry.reporting.pages.paper_table import paper_table_context
 from fa_registry.reporting.render import TEMPLATES
 from fa_registry.reporting.report_index import Sources
 from fa_registry.reporting.text.environment import TemplateRenderer, environment, variables
@@ -129,7 +130,8 @@ def test_the_real_contexts_are_those_of_their_templates(report):
         "index.html.j2": index_context(sources),
         "form.html.j2": form,
         "form.md.j2": form,
-        "audit_table.tex.j2": index_context(sources),
+        "audit_table.tex.j2": paper_table_context(sources),
+        "audit_table_notes.tex.j2": paper_table_context(sources),
         "note.md.j2": note_context(report.runs[0], sources),
         "excluded_note.md.j2": ExcludedNoteContext("NOT JUDGED", "broken", "e" * 32, report.edition, ""),
         "audit_note.md.j2": audit_note_context(sources),

@@ -74,7 +74,7 @@ def pages_text(small: AuditReport, rich: AuditReport, first: dict[str, str], pag
     shown = {"full-index": pages["index.html"], "small-index": first["index.html"]}
     shown |= {"full-form": form(pages, ".html"), "comparison": compared}
     plain = {"notes.md": "\n---\n".join(texts), "small-form.md": form(first, ".md")}
-    plain["small-table.tex"] = first["audit_table.tex"]
+    plain |= {"small-table.tex": first["audit_table.tex"], "small-notes.tex": first["audit_table_notes.tex"]}
     return {f"{name}.txt": lines_of(page) for name, page in shown.items()} | plain
 
 

@@ -15,10 +15,10 @@ from fa_registry.reporting.pages import index as build_index
 from fa_registry.reporting.pages.index import (
     headline,
     index_context,
-    setting_tables,
     short_names,
     waiver_rows,
 )
+from fa_registry.reporting.pages.paper_table import paper_table_context
 from fa_registry.reporting.report_index import Sources
 from fa_registry.reporting.report_values import SEVERITY
 from fa_registry.reporting.text.environment import TemplateRenderer, variables
@@ -70,14 +70,16 @@ def test_a_large_registry_is_cut_and_counted(report, monkeypatch):
 
 @pytest.fixture
 def table():
-    return lambda report: TemplateRenderer().render("audit_table.tex.j2", variables(index_context(Sources.of(report))))
+    return lambda report: TemplateRenderer().render(
+        "audit_table.tex.j2", variables(paper_table_context(Sources.of(report)))
+    )
 
 
 def test_seeds_have_their_numbers_while_a_page_shows_them(report, monkeypatch):
     """Of many runs no page does, and nothing keeps them; what is in the table is the same."""
-    table = next(setting_tables(Sources.of(report)))
+    table = index_context(Sources.of(report)).settings[0]
     monkeypatch.setattr("fa_registry.reporting.pages.index.MOST", 1)
-    bare = next(setting_tables(Sources.of(report)))
+    bare = index_context(Sources.of(report)).settings[0]
     for row, other in zip(table.rows, bare.rows, strict=True):
         assert all(seed.numbers for seed in row.seeds) and not any(seed.numbers for seed in other.seeds)
         assert row.estimates == other.estimates
@@ -111,7 +113,7 @@ def test_a_setting_is_a_table_of_its_own_with_footnotes_from_one(judged, record)
         measurements=lost,
     )
     sources = Sources.of(judged([first, other]))
-    tables = list(setting_tables(sources))
+    tables = index_context(sources).settings
     assert [(table.number, table.setting) for table in tables] == [(1, first.setting), (2, "another")]
     assert [note.mark for table in tables for note in table.footnotes] == [1, 1, 2]
     page = Page(TemplateRenderer().render("index.html.j2", variables(index_context(sources))))
@@ -182,7 +184,12 @@ def test_every_growth_above_its_limit_is_marked_and_a_gamma_that_may_not_be_clai
         return judged_columns(dataclasses.replace(group, runs=tuple(runs)), columns).get("growth_init_max")
 
     assert marked(51.0) == Judged("D1", "fail", (42, 123)) and marked(50.0) is None
-    rows = {row.name: row.answers for part in setting_tables(Sources.of(rich)) for row in part.rows if not row.control}
+    rows = {
+        row.name: row.answers
+        for part in index_context(Sources.of(rich)).settings
+        for row in part.rows
+        if not row.control
+    }
     assert rows["fa"] == {"gamma_deep_mean": "not"} and rows["bp"] == {}
 
 

@@ -75,7 +75,7 @@ def test_the_audit_table_the_comparison_and_the_terminal_say_which_mean_it_is(tm
         0
     ]  # of these and of everything else of that kind in the table `audit`
     assert all(symbol in metrics for symbol in (length, growth, gradient)) and "accuracy" not in metrics, metrics
-    assert "eans over seeds (geometric for" in written(report, tmp_path)["audit_table.tex"]
+    assert "eans over seeds (geometric for" in written(report, tmp_path)["audit_table_notes.tex"]
     assert "means over seeds (geometric for" in compare_context(report, list(groups(report))).means
 
 

@@ -238,7 +238,7 @@ def test_a_card_without_citation_is_reported_in_both(formed, report):
 
 
 FILES = "|".join(
-    [*(re.escape(file.name) for file in report_files()), r"audit_table\.tex|figures/[a-z0-9.-]+\.(svg|pdf)"]
+    [*(re.escape(file.name) for file in report_files()), r"audit_table(_notes)?\.tex|figures/[a-z0-9.-]+\.(svg|pdf)"]
 )
 ALLOWED = re.compile(rf"^(#[\w-]+|forms/[a-z0-9.-]+\.(html|md)|\.\./index\.html|{FILES})$")
 

@@ -18,7 +18,7 @@ from fa_registry.reporting.files import report_files
 from fa_registry.reporting.pages.comparison import compare_context
 from fa_registry.reporting.render import (
     LINKED,
-    TABLE,
+    PAPER,
     UNLINKED,
     check_templates,
     overridable,
@@ -33,7 +33,7 @@ from tests.reporting.sample_reports import make_report
 
 pytestmark = pytest.mark.long
 
-OTHER_FILES = (TABLE, *(file.name for file in report_files()))
+OTHER_FILES = (*PAPER, *(file.name for file in report_files()))
 
 
 def test_an_index_a_form_for_each_method_and_the_record_are_written(pages):

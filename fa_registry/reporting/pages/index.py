@@ -1,4 +1,4 @@
-"""The template variables of index.html.j2 and audit_table.tex.j2: the whole audit."""
+"""The template variables of index.html.j2: the whole audit."""
 
 from __future__ import annotations
 
@@ -79,7 +79,9 @@ def index_context(
         nonce=nonce_text(report.replay),
         columns=columns,
         spread=" and ".join(column.symbol for column in columns if column.with_deviation),
-        settings=tuple(setting_tables(sources)),
+        settings=tuple(
+            setting_table(number, part, columns, sources) for number, part in enumerate(settings_of(sources), 1)
+        ),
         means=means_in_text(columns),
         details=len(report.runs) <= MOST,
         figures=figures,
@@ -176,25 +178,31 @@ def _comparison(sources: Sources) -> EditionComparison | None:
     return EditionComparison(sources.editions, Truncated.first(MOST, sorted(rows, key=lambda row: not row.why)))
 
 
-def setting_tables(sources: Sources) -> Iterator[SettingTable]:
-    """Yield the parts of the audit table, one per setting.
+def settings_of(sources: Sources) -> Iterator[tuple[tuple[Group, Link | None], ...]]:
+    """Yield the groups of each setting with the links to their forms, in the order of the pages."""
+    linked = zip(sources.groups, sources.links, strict=True)  # the groups are ordered by setting
+    for _, part in groupby(linked, key=lambda pair: pair[0].runs[0].record.spec.setting.identity):
+        yield tuple(part)
+
+
+def setting_table(
+    number: int, part: Iterable[tuple[Group, Link | None]], columns: Columns, sources: Sources
+) -> SettingTable:
+    """Return the part of the audit table for one setting, with these columns.
 
     Each part has its own footnotes, because a paper may include the table of one setting only. If the report has too many runs, the
     page does not show the numbers of each seed, and they are removed from the rows.
     """
-    linked = zip(sources.groups, sources.links, strict=True)  # the groups are ordered by setting
-    parts = groupby(linked, key=lambda pair: pair[0].runs[0].record.spec.setting.identity)
-    for number, (_, part) in enumerate(parts, 1):
-        rows = [audit_row(group, sources, sources.columns, link.href if link else "") for group, link in part]
-        reasons: dict[str, dict[str, None]] = {}
-        rows = [replace(row, estimates=_marked(row, sources.columns, reasons)) for row in rows]
-        if len(sources.report.runs) > MOST:
-            rows = [replace(row, seeds=tuple(replace(seed, numbers={}) for seed in row.seeds)) for row in rows]
-        notes = (
-            Footnote(mark, reason, Truncated.first(MOST_NAMES, tuple(ids)))
-            for mark, (reason, ids) in enumerate(reasons.items(), 1)
-        )
-        yield SettingTable(number, rows[0].setting, tuple(rows), tuple(notes))
+    rows = [audit_row(group, sources, columns, link.href if link else "") for group, link in part]
+    reasons: dict[str, dict[str, None]] = {}
+    rows = [replace(row, estimates=_marked(row, columns, reasons)) for row in rows]
+    if len(sources.report.runs) > MOST:
+        rows = [replace(row, seeds=tuple(replace(seed, numbers={}) for seed in row.seeds)) for row in rows]
+    notes = (
+        Footnote(mark, reason, Truncated.first(MOST_NAMES, tuple(ids)))
+        for mark, (reason, ids) in enumerate(reasons.items(), 1)
+    )
+    return SettingTable(number, rows[0].setting, tuple(rows), tuple(notes))
 
 
 def _marked(row: AuditRow, columns: Columns, reasons: dict[str, dict[str, None]]) -> Mapping[str, Estimate]:
@@ -280,7 +288,7 @@ WORST_FIRST = ("fail", "incomplete", "warn", "pass")
 
 @dataclass(frozen=True)
 class IndexContext:
-    """index.html.j2 and audit_table.tex.j2: the whole audit, and its table for a paper."""
+    """index.html.j2: the whole audit."""
 
     title: str
     """the audit's title"""

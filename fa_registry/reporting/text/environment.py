@@ -32,7 +32,24 @@ from fa_registry.text_safety import escape_control
 
 # This package's filters for every language; those of one language are in LANGUAGES.
 FILTERS = (
-    *("num", "sci", "pct", "pp", "nats", "signed_nats", "cos", "exact", "compact", "ci", "between", "na", "number"),
+    *(
+        "num",
+        "sci",
+        "pct",
+        "pp",
+        "nats",
+        "signed_nats",
+        "cos",
+        "exact",
+        "compact",
+        "ci",
+        "between",
+        "brackets",
+        "bare",
+        "unit",
+        "na",
+        "number",
+    ),
     *(
         "reading",
         "spread",

@@ -149,6 +149,26 @@ def between(interval: tuple[float, float], kind: str) -> str:
     return f"({_spanned(*ends)}){power}" if power else _spanned(KINDS[kind](low), KINDS[kind](high))
 
 
+def brackets(interval: tuple[float, float], kind: str) -> str:
+    """Return an interval without its unit, for a narrow column: [+9.1, +14.0].
+
+    Raises:
+        ValueError: As in `between`.
+    """
+    low, high = (bare(Reading(end), kind) for end in _ends(interval))
+    return f"[{low}, {high}]"
+
+
+def bare(value: Reading, kind: str) -> str:
+    """Return a reading without its unit, for a column whose heading has the unit: 93.4."""
+    return reading(value, kind).partition("\u00a0")[0]
+
+
+def unit(kind: str) -> str:
+    """Return the unit that a format writes after its numbers: %, pp, nats, or an empty text."""
+    return KINDS[kind](1.0).partition("\u00a0")[2]
+
+
 def _ends(interval: tuple[float, float]) -> tuple[float, float]:
     if finite(interval[0]) > finite(interval[1]):
         raise ValueError(f"expected low ≤ high, found {interval!r}")

@@ -1,0 +1,91 @@
+"""The table for a paper: at most seven columns, those asked for, and the interval that the rule about depth judged."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from fa_registry.errors import InvalidFields
+from fa_registry.metrics import SUBJECTS, TABLES
+from fa_registry.reporting.pages.paper_table import MOST_COLUMNS, paper_table_context
+from fa_registry.reporting.report_index import Sources
+from fa_registry.reporting.text.environment import TemplateRenderer, variables
+
+
+def table_of(report, *names):
+    (table, *_) = paper_table_context(Sources.of(report), names).tables
+    return table
+
+
+def names_of(table):
+    return [column.name for column in table.columns]
+
+
+def test_without_a_choice_it_has_the_metrics_of_its_table(report):
+    table = table_of(report)
+    assert names_of(table) == ["accuracy", "margin_pp", *TABLES["paper"][2:]]
+    assert len(TABLES["paper"]) <= MOST_COLUMNS == 5  # with method and verdict: seven columns
+
+
+def test_the_columns_are_those_asked_for_in_this_order(report):
+    assert names_of(table_of(report, "h_L", "accuracy")) == ["h_L", "accuracy"]
+    table = table_of(report, "g_norm_mean_ce_L")  # by site: its value at the last one
+    (column,) = table.columns
+    estimate = table.part.rows[0].estimates[column.name]
+    assert (
+        estimate.values[0].number.reading.value == report.runs[0].record.measurements.sites["g_norm_mean_ce"][-1].value
+    )
+
+
+@pytest.mark.parametrize(
+    ("names", "problems"), [(("accurcy", "nothing"), 2), (("accuracy",) * 6, 1), (("h_norm",), 1), (("",), 1)]
+)
+def test_what_cannot_be_a_column_is_said_at_once(report, names, problems):
+    with pytest.raises(InvalidFields) as refused:
+        table_of(report, *names)
+    assert len(refused.value.problems) == problems
+
+
+def test_the_brackets_are_the_interval_that_was_judged(rich):
+    table = table_of(rich)
+    judged = {
+        row.method: {
+            (one.interval, one.test)
+            for run in rich.runs
+            for one in run.findings
+            if run.record.run_id in {seed.run_id for seed in row.seeds}
+            and one.quantity in SUBJECTS["depth"]
+            and one.interval
+        }
+        for row in table.part.rows
+    }
+    assert any(judged.values())
+    for row, interval in zip(table.part.rows, table.intervals, strict=True):
+        assert {(one.ends, one.test) for one in [interval] if one} == judged[row.method]
+
+
+def test_a_row_has_its_own_interval_and_a_control_none(rich):
+    ends = (-1.25, 9.75)
+    runs = tuple(
+        dataclasses.replace(
+            run,
+            findings=tuple(
+                dataclasses.replace(one, interval=ends, confidence=0.975)
+                if one.quantity in SUBJECTS["depth"] and run.record.spec.method == "dfa"
+                else one
+                for one in run.findings
+            ),
+        )
+        for run in rich.runs
+    )
+    changed = dataclasses.replace(rich, runs=runs)
+    table = table_of(changed)
+    shown = dict(zip([row.method for row in table.part.rows], table.intervals, strict=True))
+    assert (shown["dfa"].ends, shown["dfa"].level) == (ends, "97.5 %")
+    assert all(shown[row.method] is None for row in table.part.rows if row.control)
+    page = variables(paper_table_context(Sources.of(changed)))
+    text = TemplateRenderer().render("audit_table.tex.j2", page)
+    rows = {line.split("}")[1].split()[-1]: line for line in text.split("\n") if line.startswith(r"\parbox")}
+    assert "[$-1.2$, +9.8]" in rows["dfa"]
+    assert sum("[$-1.2$, +9.8]" in line for line in rows.values()) == 1
