@@ -23,13 +23,13 @@ from fa_registry.records import (
 from fa_registry.records.configurations import is_undecidable
 from fa_registry.records.manifest_checks import EPOCH_WEIGHTS, OWN_LOOP, never_changed
 
-METHOD, CODE, MEASURING = "method", "code", "measuring"  # each is the code of a rule
+METHOD, CODE, MEASURING = "method", "code", "metrics"  # each is the code of a rule
 ADOPTED, CONTROLS, DUPLICATE = "adopted", "controls", "duplicate"
 CREDIT, NETWORK, DATA, TASK, TRAINING = "credit rule", "network", "data", "task", "network training"
 WEIGHTS = "tracked weights"
 CONFORMANCE = "conformance"  # name of the metric that the rule METHOD judges
 FAILED = "FAILED CONFORMANCE"
-UNDECIDED_HERE, NOT_MEASURED, CONTRADICTED = "CANNOT TELL HERE", "NOT MEASURED AGAIN", "CONTRADICTED"
+UNDECIDED_HERE, NOT_MEASURED, CONTRADICTED = "CANNOT TELL HERE", "NOT RECOMPUTED", "CONTRADICTED"
 TITLES = {
     METHOD: "conformance of the method",
     CODE: "code that trained the run",
@@ -157,7 +157,9 @@ def _doubts(control: RunRecord, trusts_logged: bool) -> Iterator[str]:
     if control.spec.weights:
         yield "the control was trained by another program and adopted"
     if OWN_LOOP in control.provenance:
-        yield "a user-supplied training loop trained the control"
+        yield "an own loop trained the control"
+        if integrity.state == "unverifiable":  # nothing of such a run can be checked
+            return
     if control.conformance and control.conformance.state == "failed":
         yield f"the method {control.spec.method} of the control failed conformance"
     if trusts_logged and integrity.state == "trusted":

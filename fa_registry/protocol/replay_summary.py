@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from fa_registry.errors import pluralise
 from fa_registry.records import PROOF_LEVELS, Check, Integrity, ProofLevel, Replay, RunRecord
 from fa_registry.records.manifest_checks import keeps_every_state
 
 # subjects of the checks of evidence.replay and evidence.replay_from_seed
 WHOLE, FIRST, KEPT = "whole training", "first steps", "kept states"
 LEAST_EPOCHS = 5  # replayed at random; a run of which half of the epochs were forged passes them with probability 1/32
-AS_LOGGED = "as logged; not recomputed"
+AS_LOGGED = "as logged"
 STATED, STARTED, REPLAYED = PROOF_LEVELS
 
 
@@ -57,7 +58,7 @@ def _level(record: RunRecord) -> ProofLevel:
 def replays_text(integrities: Sequence[Integrity]) -> str:
     """Return a text that states how many trainings of a group were replayed.
 
-    An example is `1 of 3 seeds replayed completely; first 8 steps of all`.
+    An example is `all of it for 1 of 3 seeds, the first 8 steps for all seeds`.
     """
     first_step_checks = [
         check
@@ -66,15 +67,17 @@ def replays_text(integrities: Sequence[Integrity]) -> str:
         if (check.subject, check.outcome) == (FIRST, "agrees")
     ]
     complete_count = sum(_whole(integrity) is not None for integrity in integrities)
-    seeds = f"{len(integrities)} seed{'' if len(integrities) == 1 else 's'}"
-    replayed = f"{complete_count or 'none'} of {seeds} replayed completely"
-    if complete_count == len(integrities) and complete_count:
-        return replayed
-    if not first_step_checks:
-        return f"{replayed}; no first steps replayed"
-    share = "all" if len(first_step_checks) == len(integrities) else f"{len(first_step_checks)} of {len(integrities)}"
-    steps = min(check.steps for check in first_step_checks)
-    return f"{replayed}; first {f'{steps} ' if steps else ''}steps of {share}"
+    parts = [f"all of it for {_share(complete_count, integrities)}"] if complete_count else []
+    if first_step_checks and complete_count < len(integrities):
+        steps = min(check.steps for check in first_step_checks)
+        first_steps = f"the first {f'{steps} ' if steps else ''}steps"
+        parts.append(f"{first_steps} for {_share(len(first_step_checks), integrities)}")
+    return ", ".join(parts) or "nothing"
+
+
+def _share(count: int, integrities: Sequence[Integrity]) -> str:
+    """Return how many of the seeds: `1 of 3 seeds`, `all seeds`."""
+    return "all seeds" if count == len(integrities) else f"{count} of {len(integrities)} seeds"
 
 
 def nonce_text(replay: Replay | None) -> str:
@@ -95,12 +98,10 @@ def series_label(integrities: Sequence[Integrity]) -> str:
     checks = [_whole(integrity) for integrity in integrities]
     if all(check is not None and check.rows > check.epochs for check in checks):
         return ""
-    rows = sum(check.rows for check in checks if check)
-    if not rows:
+    recomputed = [check.rows for check in checks if check and check.rows]
+    if not recomputed:
         return AS_LOGGED
-    partly_recomputed = sum(bool(check and check.rows) for check in checks)
-    runs = f"{partly_recomputed} of {len(checks)} runs"
-    return f"{AS_LOGGED}, except the last epoch of each run and {rows} replayed epochs (in {runs})"
+    return f"{AS_LOGGED}, except each run's last epoch and {sum(recomputed)} replayed epochs of {pluralise(len(recomputed), 'run')}"
 
 
 def series_sentence(integrities: Sequence[Integrity]) -> str:

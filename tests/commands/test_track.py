@@ -241,7 +241,7 @@ def test_an_audit_judges_it_and_says_what_it_takes_on_trust(workplace, batch):
     assert judged["none"]["verdict"]["outcome"] in ("warn", "incomplete")
     assert {run["verdict"]["proof"] for run in judged.values()} == {"stated"}
     assert judged["none"]["record"]["integrity"]["state"] == "unverifiable"
-    assert [one["outcome"] for one in judged["none"]["findings"] if one["rule"] == "measuring"] == ["warn"]
+    assert [one["outcome"] for one in judged["none"]["findings"] if one["rule"] == "metrics"] == ["warn"]
 
 
 def test_a_frozen_block_that_was_trained_all_the_same_is_no_control(model, batch):
@@ -369,10 +369,10 @@ def test_a_user_who_vouches_for_the_model_recomputes_it(measured_each_time, work
         assert integrity("--run", run.run_id, *other)["state"] == "unverifiable"
     again = integrity("--run", run.run_id, "--factory", FACTORY)
     assert again["state"] == "verified", again
-    assert {check["subject"]: check["outcome"] for check in again["checks"]}["measuring"] == "not possible"
+    assert {check["subject"]: check["outcome"] for check in again["checks"]}["metrics"] == "not possible"
     result = call("audit", "--run", run.run_id, "--factory", FACTORY, "--json", "--exit-zero")
     (judged,) = json.loads(result.stdout)["report"]["runs"]
-    states = [finding["state"] for finding in judged["findings"] if finding["rule"] == "measuring"]
+    states = [finding["state"] for finding in judged["findings"] if finding["rule"] == "metrics"]
     assert states == ["PARTLY RECOMPUTED"] and judged["verdict"]["outcome"] != "pass"
     assert judged["verdict"]["proof"] == "stated"  # its metrics are recomputed, and its training is not replayed
 

@@ -204,7 +204,7 @@ def checked(control, **outcomes):
 FAILED = Conformance("failed", ("credits",))
 DOUBTED = {
     "adopted": (frozen(weights="ab"), "trained by another program and adopted"),
-    "own loop": (dataclasses.replace(frozen(), provenance={"own_loop": {}}), "a user-supplied training loop"),
+    "own loop": (dataclasses.replace(frozen(), provenance={"own_loop": {}}), "an own loop"),
     "diverged": (dataclasses.replace(frozen(), status="diverged"), "the status of the control is diverged"),
     "failed method": (
         dataclasses.replace(frozen(), conformance=FAILED),

@@ -108,8 +108,8 @@ def test_an_editions_labels_take_its_flags():
 
 
 def test_a_row_whose_seeds_have_the_same_verdict_has_this_verdict():
-    alike = Verdict("warn", "WARN(D1; method unchecked; measuring not measured again)")
-    flags = (Flag("D1"), Flag("method", "unchecked"), Flag("measuring", "not measured again"))
+    alike = Verdict("warn", "WARN(D1; method unchecked; metrics not recomputed)")
+    flags = (Flag("D1"), Flag("method", "unchecked"), Flag("metrics", "not recomputed"))
     alike = dataclasses.replace(alike, flags=flags, base="WARN")
     assert combine_verdicts([alike, alike]) == alike
     both = combine_verdicts([alike, dataclasses.replace(alike, flags=(Flag("D2"),))])

@@ -55,9 +55,7 @@ def test_a_claim_about_some_of_the_judged_seeds_names_them():
 
 
 def test_without_the_evidence_no_gamma_is_specific():
-    unverified = a_finding(
-        "measuring", "warn", quantity="measuring", observed=Reading(None, "why"), state="NOT MEASURED AGAIN"
-    )
+    unverified = a_finding("metrics", "warn", quantity="metrics", observed=Reading(None, "why"), state="NOT RECOMPUTED")
     sound = a_run(*SOUND, null("SPECIFIC", "pass"), verdict="warn")
     seeds = over_seeds([sound])
     assert (gamma_answer(seeds, {}), gamma_answer(seeds[:2], {})) == ("may", "open")

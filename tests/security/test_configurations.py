@@ -46,7 +46,7 @@ def test_a_changed_metric_with_a_claimed_configuration_is_a_warning(store, passi
     code, report = passing()
     verdicts = {run.record.run_id: run.verdict for run in judged(report, method="bp", control="none")}
     assert code in (0, 1) and not report.excluded
-    assert (verdicts[run_id].outcome, verdicts[run_id].flags) == ("warn", (Flag("measuring", "cannot tell here"),))
+    assert (verdicts[run_id].outcome, verdicts[run_id].flags) == ("warn", (Flag("metrics", "cannot tell here"),))
     assert {verdict.outcome for other, verdict in verdicts.items() if other != run_id} == {"pass"}
     integrity = integrity_of(report, run_id)
     assert integrity.state == "unverifiable" and integrity.details[0].startswith(UNDECIDABLE)

@@ -12,7 +12,6 @@ from fa_registry import methods
 from fa_registry.evidence import remeasure
 from fa_registry.evidence.replay_plan import PlannedReplay
 from fa_registry.evidence.replay_record import drawn_nonce, ranked
-from fa_registry.protocol.replay_summary import AS_LOGGED
 from fa_registry.studies import training_job as workflow
 from fa_registry.tracking import schema
 from fa_registry.training.trainer import Trainer
@@ -186,6 +185,9 @@ def invented_curves(store) -> str:
     return run_id
 
 
+SERIES_AS_LOGGED = " are as logged"  # the end of a sentence about values by epoch
+
+
 @pytest.mark.long
 def test_curves_that_were_not_recomputed_are_labelled_everywhere(store, audit, invented_curves):
     _, report = audit(*nonce(store, invented_curves, chosen=False), published=True)
@@ -193,7 +195,7 @@ def test_curves_that_were_not_recomputed_are_labelled_everywhere(store, audit, i
     assert run.record.integrity.state == "verified" and run.record.trajectory["accuracy"][1].value == 0.97
     page = Path("pages/index.html").read_text(encoding="utf-8")
     for text in (form_of(report, invented_curves), store.tags(invented_curves)[schema.TAG_NOTE], page):
-        assert AS_LOGGED in text
+        assert SERIES_AS_LOGGED in text
 
 
 def test_all_runs_replayed_whole_leave_no_middle(store, audit, forged, bp_after_eight_steps, invented_curves):
@@ -234,7 +236,7 @@ def test_where_all_runs_are_replayed_whole_nothing_is_as_logged(store, audit):
     _, report = audit("--replay", "all", published=True)
     assert {run.outcome for run in report.replay.runs} == {"agrees"}
     form = form_of(report, store.run_id(method="dfa", seed=1))
-    assert AS_LOGGED not in form and AS_LOGGED not in Path("pages/index.html").read_text(encoding="utf-8")
+    assert SERIES_AS_LOGGED not in form and SERIES_AS_LOGGED not in Path("pages/index.html").read_text(encoding="utf-8")
 
 
 # Without an attack.

@@ -220,8 +220,8 @@ def test_a_gpu_that_is_not_here_does_not_spare_a_run_the_measuring(store, audit)
     store.sql("UPDATE params SET value = 'cuda' WHERE key = 'cfg/device_class'")
     runs = audit("--experiment", "fa_registry", *lenient)[1].runs
     assert {run.record.integrity.state for run in runs} == {"unverifiable"}
-    states = {finding.state for run in runs for finding in run.findings if finding.rule == "measuring"}
-    assert states == {"NOT MEASURED AGAIN"}
+    states = {finding.state for run in runs for finding in run.findings if finding.rule == "metrics"}
+    assert states == {"NOT RECOMPUTED"}
     assert "pass" not in {run.verdict.outcome for run in runs}
 
 

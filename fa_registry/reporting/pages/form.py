@@ -25,7 +25,6 @@ from fa_registry.reporting.claims_depth import Sampling, sampling
 from fa_registry.reporting.figure_models import PageFigure
 from fa_registry.reporting.labels import command, control_of, group_label, train_line
 from fa_registry.reporting.pages.form_tables import (
-    NOT_RECORDED,
     UNKNOWN,
     aggregates,
     card,
@@ -143,7 +142,7 @@ def form_context(
         aggregates=tuple(aggregates(group.runs)),
         gamma_sites=gamma_table(group.runs, exact),
         gamma_exact=gamma_table(group.runs, exact, informative=False),
-        exact_sites=EXACT.get(str(method.get("exact_sites")), NOT_RECORDED),
+        exact_sites=EXACT.get(str(method.get("exact_sites")), "unknown, because the method has no card"),
         diagnostics=site_tables(group.runs, report),
         scalars=scalar_table(group.runs, report),
         first_fires=first_fires(group.runs),
