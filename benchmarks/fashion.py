@@ -1,9 +1,9 @@
-"""python -m benchmarks.fashion [--record REPORTS] [--pictures STORE]: the fashion study, README's main result.
+"""python -m benchmarks.fashion [--record REPORTS] [--pictures]: the fashion study, README's main result.
 
 --record reads the folder that `fa-registry run fashion --editions 2026-05,2026-12` wrote on this machine (20 minutes on two quiet
-cores), writes docs/measured/fashion.json, and keeps the audit in docs/example. --pictures takes README's pictures of STORE, whose
-reports are in the folder `reports` beside it, in chromium with a fresh profile. Without an option, the tables of README and of
-projects/fashion/README.md and the pages of docs/example are only written again.
+cores), writes docs/measured/fashion.json, and keeps the audit in docs/example. --pictures takes README's pictures of
+the pages in docs/example. Without an option, the tables of README and of projects/fashion/README.md and the pages of docs/example
+are only written again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from benchmarks.recording import FOLDER, ROOT, stamp
 from benchmarks.tables import audit_of, gamma, inserted, line, main_metric, margin, mean, scales
 from fa_registry.protocol.grouping import Group, groups
 from fa_registry.records import AuditReport
-from fa_registry.reporting.render import render_report
+from fa_registry.reporting.pages.comparison import compare_context
+from fa_registry.reporting.render import render_comparison, render_report
 
 MEASURED = FOLDER / "fashion.json"
 BEGIN = "<!-- measured: python -m benchmarks.fashion --record -->"
@@ -48,7 +49,6 @@ LABELS = {
     "accuracy": "test accuracy",
 }
 EXAMPLE = ROOT / "docs" / "example"  # the audit, and the pages that are written from it
-WAIT = 120_000  # ms for a page of MLflow
 
 
 def record(reports: Path) -> dict[str, Any]:
@@ -143,58 +143,46 @@ def _fires(rules: Mapping[str, Sequence[int | None]]) -> str:
 
 
 def example(folder: Path = EXAMPLE) -> None:
-    """Write index.html and the HTML forms of docs/example/audit.json into a folder, without the files for programs."""
+    """Write the HTML pages of docs/example/audit.json into a folder, with the comparison, without the files for programs."""
+    report = audit_of(EXAMPLE)
     with tempfile.TemporaryDirectory() as name:
-        render_report(audit_of(EXAMPLE), Path(name))
-        for page in (Path(name) / "index.html", *sorted((Path(name) / "forms").glob("*.html"))):
+        render_report(report, Path(name))
+        render_comparison(compare_context(report, [one for one in groups(report) if not one.control]), Path(name))
+        for page in (*sorted(Path(name).glob("*.html")), *sorted((Path(name) / "forms").glob("*.html"))):
             place = folder / page.relative_to(name)
             place.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(page, place)
 
 
-def pictures(store: Path) -> None:
-    """Take docs/images/fashion-*.png. store: an SQLite file whose folder holds mlartifacts and reports."""
+def pictures() -> None:
+    """Take README's pictures of the pages in docs/example, in chromium with a fresh profile."""
     from PIL import Image
 
-    from tests.end_to_end.browser import chromium, close_assistant
-    from tests.end_to_end.server import mlflow_server
+    from tests.end_to_end.browser import chromium
 
-    def keep(page: Any, name: str) -> None:
-        path = ROOT / "docs" / "images" / f"fashion-{name}.png"
-        page.screenshot(path=path, animations="disabled")
-        Image.open(path).convert("RGB").quantize(256).save(path, optimize=True)
-
-    reports = store.parent / "reports"
-    form = next(path for path in sorted((reports / "forms").glob("dfa-*.html")) if "pen" not in path.name)
-    with mlflow_server(f"sqlite:///{store}", store.parent / "mlartifacts") as address, chromium() as browser:
-        context = browser.new_context(viewport={"width": 1400, "height": 900})
-        context.set_default_timeout(WAIT)
-        page = context.new_page()
-        close_assistant(page, address)
-        page.goto(
-            f"{address}/#/experiments/1/runs?workflowType=machine_learning&viewStateShareKey=fashion&compareRunsMode=CHART"
-        )
-        page.wait_for_function("() => document.querySelectorAll('.js-plotly-plot').length >= 5")
-        page.wait_for_timeout(3000)
-        keep(page, "charts")
-        page.goto(form.as_uri())
-        keep(page, "form")
-        context.close()
+    form = next(path for path in sorted((EXAMPLE / "forms").glob("dfa-*.html")) if "pen" not in path.name)
+    with chromium() as browser:
+        page = browser.new_context(viewport={"width": 1400, "height": 900}).new_page()
+        for name, shown in (("form", form), ("compare", EXAMPLE / "compare.html")):
+            page.goto(shown.as_uri())
+            path = ROOT / "docs" / "images" / f"fashion-{name}.png"
+            page.screenshot(path=path, animations="disabled")
+            Image.open(path).convert("RGB").quantize(256).save(path, optimize=True)
 
 
 def main(arguments: Sequence[str]) -> None:
     """Record, take pictures, write the tables again."""
     parser = argparse.ArgumentParser(description=__doc__.partition(":")[0])
     parser.add_argument("--record", type=Path, metavar="REPORTS", help="folder with audit.json; keep its numbers")
-    parser.add_argument("--pictures", type=Path, metavar="FILE", help="take README's pictures of this SQLite file")
+    parser.add_argument("--pictures", action="store_true", help="take README's pictures")
     asked = parser.parse_args(arguments)
     if asked.record:
         measured = record(asked.record)
         MEASURED.write_text(json.dumps(measured, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         shutil.copyfile(asked.record / "audit.json", EXAMPLE / "audit.json")
-    if asked.pictures:
-        pictures(asked.pictures.absolute())
     example()
+    if asked.pictures:
+        pictures()
     measured = json.loads(MEASURED.read_text(encoding="utf-8"))
     for page, block in ((ROOT / "README.md", render), (ROOT / "projects" / "fashion" / "README.md", render_epochs)):
         page.write_text(inserted(page.read_text(encoding="utf-8"), BEGIN, block(measured)), encoding="utf-8")

@@ -24,6 +24,6 @@ def test_the_example_is_written_by_this_software(tmp_path):
     """Written again by `python -m benchmarks.fashion`."""
     example(tmp_path)
     expected, found = pages(tmp_path), pages(EXAMPLE)
-    assert found.keys() == expected.keys() and len(found) == 5
+    assert found.keys() == expected.keys() and len(found) == 6
     assert [name for name, text in found.items() if text != expected[name]] == []
     assert all("<script" not in text for text in found.values())
