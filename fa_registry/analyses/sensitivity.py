@@ -35,17 +35,15 @@ SHOWN = 3  # changes that a text names; the run ids of the cell contain all runs
 NOT_WORKED_OUT = (
     "not computed, because a rule about the distribution of credit excludes some sites before it compares values"
 )
-END = "whether the threshold `{word}` is included in the range"
 COLUMNS = (
     AnalysisColumn("rule", "code of the rule, and the condition if the rule has several conditions"),
     AnalysisColumn("quantity", "metric that is compared with the threshold"),
     AnalysisColumn("unit", "unit of the metric and of all thresholds in this row"),
     AnalysisColumn("threshold", "threshold that the edition sets", "of the metric", "chosen"),
+    AnalysisColumn("same", "thresholds that give the same verdicts"),
     AnalysisColumn("low", "lowest threshold at which no verdict changes", "of the metric", "num"),
-    AnalysisColumn("low_end", END.format(word="low")),
     AnalysisColumn("below", "verdicts that change if the threshold is below `low`"),
     AnalysisColumn("high", "highest threshold at which no verdict changes", "of the metric", "num"),
-    AnalysisColumn("high_end", END.format(word="high")),
     AnalysisColumn("above", "verdicts that change if the threshold is above `high`"),
     AnalysisColumn(
         "outcome_low",
@@ -94,6 +92,7 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
                 "quantity": AnalysisCell(text=limit.condition.quantity),
                 "unit": AnalysisCell(text=limit.condition.unit),
                 "threshold": AnalysisCell(Reading(limit.threshold)),
+                "same": AnalysisCell(text=_same(low, high)),
                 **_side("low", "below", low, absent),
                 **_side("high", "above", high, absent),
                 "outcome_low": _end(outcomes[0], absent, "low"),
@@ -143,15 +142,24 @@ def _absence(judged_units: Sequence[JudgedUnit], rule: Rule) -> str:
     return "no {0} limit, because no verdict changes at any threshold"
 
 
+def _same(low: ThresholdEdge | None, high: ThresholdEdge | None) -> str:
+    """Return the range of a threshold as text: `from 1.38 up`, or `above 1.38 and below 3` without its ends."""
+    parts = []
+    if low:
+        up = " up" if low.included and not high else ""
+        parts.append(f"{'from' if low.included else 'above'} {low.value:.3g}{up}")
+    if high:
+        parts.append(f"{'up to' if high.included else 'below'} {high.value:.3g}")
+    return " and ".join(parts) or "any"
+
+
 def _side(name: str, changes_name: str, threshold_edge: ThresholdEdge | None, absent: str) -> dict[str, AnalysisCell]:
     if threshold_edge is None:
-        unlimited = {f"{name}_end": AnalysisCell(text="no limit"), changes_name: AnalysisCell(text="nothing")}
-        return {name: _end(None, absent, name), **unlimited}
+        return {name: _end(None, absent, name), changes_name: AnalysisCell(text="nothing")}
     change_texts = _changed(threshold_edge)
     truncation_notes = [f"and {len(change_texts) - SHOWN} more"] if len(change_texts) > SHOWN else []
     return {
         name: _end(threshold_edge, absent, name),
-        f"{name}_end": AnalysisCell(text="included" if threshold_edge.included else "excluded"),
         changes_name: AnalysisCell(text="; ".join(change_texts[:SHOWN] + truncation_notes)),
     }
 

@@ -37,7 +37,7 @@ def test_the_published_range_of_d1_by_hand():
     assert values(d1, "threshold", "low", "high") == [50.0, 12.0, 693.0]
     assert (d1["low"].run_ids, d1["high"].run_ids) == (("ep-42",), ("fa-42",))
     # fires above: a limit of 12 still spares 12, a limit of 693 spares 693 too, and so changes its verdict
-    assert (d1["low_end"].text, d1["high_end"].text) == ("included", "excluded")
+    assert d1["same"].text == "from 12 and below 693"
     assert changes(d1["below"]) == "PASS → WARN(D1)" and changes(d1["above"]) == "WARN(D1) → PASS"
 
 
@@ -45,7 +45,7 @@ def test_a_floor_has_its_open_end_below():
     runs = controlled(run("bp", g=3e-4), run("dfa", g=4.2e-9, growth=99.0))
     d2 = limits_of(runs)["D2"]
     assert values(d2, "low", "high") == [4.2e-9, 3e-4]
-    assert (d2["low_end"].text, d2["high_end"].text) == ("excluded", "included")
+    assert d2["same"].text == "above 4.2e-09 and up to 0.0003"
     assert changes(d2["below"]) == "FAIL(D1+D2) → WARN(D1)"
 
 
@@ -60,7 +60,7 @@ def test_the_outcome_alone_has_a_wider_range_than_the_label():
 def test_a_margin_is_compared_in_the_rounding_of_the_rule():
     """.82 − .80 is 1.9999999999999996 in binary; the rule says 2.0 and does not fire at 2.0."""
     d3 = limits_of(controlled(run("bp", accuracy=0.82), accuracy=0.80))["D3"]
-    assert values(d3, "high") == [2.0] and d3["high_end"].text == "included"
+    assert values(d3, "high") == [2.0] and d3["same"].text == "up to 2"
     assert changes(d3["above"]) == "PASS → FAIL(D3)"
 
 
@@ -69,7 +69,7 @@ def test_a_value_that_is_not_finite_or_missing_bounds_nothing():
     d1 = limits_of(runs)["D1"]
     low, high = values(d1, "low", "high")
     assert "no lower limit" in low and "no run" in low and "no upper limit" in high and "no run" in high
-    assert d1["low_end"].text == "no limit" and d1["below"].text == "nothing"
+    assert d1["same"].text == "any" and d1["below"].text == "nothing"
 
 
 def test_runs_of_the_same_value_bound_together_and_are_named_by_method():
