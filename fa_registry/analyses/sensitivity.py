@@ -143,7 +143,7 @@ def _absence(judged_units: Sequence[JudgedUnit], rule: Rule) -> str:
 
 
 def _same(low: ThresholdEdge | None, high: ThresholdEdge | None) -> str:
-    """Return the range of a threshold as text: `from 1.38 up`, or `above 1.38 and below 3` without its ends."""
+    """Return the range of a threshold as text: `from 1.38 up`, `above 1.38 and below 3`."""
     parts = []
     if low:
         up = " up" if low.included and not high else ""
