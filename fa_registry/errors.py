@@ -58,7 +58,7 @@ class UnknownName(UsageError):
 
 
 class Problem(str):
-    """One problem of an InvalidFields error: a line of its message, e.g. `study.toml:12: recipe.epochs: missing`.
+    """One problem of an InvalidFields error as text, e.g. `study.toml:12: recipe.epochs: missing`.
 
     Attributes:
         steps: names and indices that lead to the wrong field, e.g. `("grid", 0, "seeds")`; empty for the whole file or request.

@@ -45,7 +45,10 @@ def error_line(text: str) -> int:
 
 
 def _statements(text: str) -> Iterator[tuple[int, str]]:
-    """Yield (first line, text) of each statement and each empty line; the last one of an invalid text may be incomplete."""
+    """Yield (first line, text) of each statement and each empty line.
+
+    The last statement of an invalid text may be incomplete.
+    """
     text = text.replace("\r\n", "\n")
     start = first = line = depth = 0
     for token in TOKEN.finditer(text):

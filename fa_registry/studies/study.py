@@ -375,7 +375,9 @@ def expanded(file: TomlFile, overrides: Mapping[str, Any]) -> Study:
     problems += map(file.located, _reused_names(by_grid, grids))
     problems += [] if problems else map(file.located, _without_heads(trained, grids))
     if problems:
-        raise InvalidFields(f"study {file.path}", sorted(dict.fromkeys(problems), key=lambda problem: problem.line))
+        raise InvalidFields(
+            f"study {file.path}", sorted(dict.fromkeys(problems), key=lambda each: (not each.steps, each.line))
+        )
     return Study(
         raw["name"],
         raw["title"],
@@ -396,7 +398,7 @@ def _trained(
     variant: StudyVariant,
     problems: list[Problem],
 ) -> dict[int, list[tuple[RunSpec, GridCell]]]:
-    """Return the valid specifications of each grid without controls, and append all problems to `problems`."""
+    """Return the valid specifications of each grid, without controls; append to `problems`."""
     trained: dict[int, list[tuple[RunSpec, GridCell]]] = {}
     remaining_runs = MOST_RUNS
     for number, grid in grids.items():
@@ -470,7 +472,7 @@ OVERRIDDEN = {"seeds": "seed", "data": "dataset", "scale": "epochs"}  # override
 def _in_file(
     problem: Problem, file: TomlFile, number: int, grid: Mapping[str, Any], overrides: Mapping[str, Any]
 ) -> Problem:
-    """Return a problem of a specification as a problem of the field in the file, unless an override replaces this field."""
+    """Return a problem of a specification as a problem of the file, unless an override is wrong."""
     name, *rest = problem.steps
     option = ".".join((name.removesuffix("_options"), *map(str, rest)))
     if name in {OVERRIDDEN.get(key, key) for key in overrides} or {name, option} & {*overrides.get("settings", ())}:

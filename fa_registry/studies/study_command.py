@@ -351,7 +351,7 @@ def without_frozen(study: Study, edition: Edition) -> list[Problem]:
 
 
 def other_task(study: Study, edition: Edition) -> list[Problem]:
-    """Return a problem if the edition judges a main metric that is not the main metric of the study's runs."""
+    """Return a problem if the edition judges another main metric than that of the study's runs."""
     found = dict.fromkeys(filter(None, (_headline(specs[0]) for specs in study.settings.values())))
     return [Problem(("edition",), problem)] if (problem := headline_problem(edition, tuple(found))) else []
 

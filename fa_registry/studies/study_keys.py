@@ -9,13 +9,13 @@ import copy
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from fa_registry.errors import Problem, Steps, closest_name
+from fa_registry.errors import MOST_KNOWN, Problem, Steps, closest_name, join_names
 from fa_registry.jsonio import TomlFile
 
 Names = Mapping[str, tuple[str, ...]]  # table as the file writes it, e.g. "grid.recipe" → its keys
 
 
-class Table(NamedTuple):
+class FileTable(NamedTuple):
     """A table of the file: the path to it, its name in a header, and its keys."""
 
     steps: Steps
@@ -49,16 +49,16 @@ class KeyCorrection:
             if depth == 0:
                 self._correct_brackets()
 
-    def _tables(self) -> Iterator[Table]:
-        """Yield all tables that the file has or could have; the names of options are those of the grid's plug-ins."""
+    def _tables(self) -> Iterator[FileTable]:
+        """Yield all tables that the file has or could have."""
         grids = self.file.table.get("grid")
         count = len(grids) if isinstance(grids, list) else 1
         for header, names in self._names.items():
             first, *rest = header.split(".")
             for index in range(count) if first == "grid" else ():
-                yield Table(("grid", index, *rest), header, names)
+                yield FileTable(("grid", index, *rest), header, names)
             if first != "grid":
-                yield Table((first,) if first else (), header, names)
+                yield FileTable((first,) if first else (), header, names)
 
     def _correct_brackets(self) -> None:
         """Replace `[grid]` by `[[grid]]`, and `[[recipe]]` by `[recipe]`."""
@@ -72,26 +72,28 @@ class KeyCorrection:
                 self._move_lines((name, 0), (name,))
                 self.file.table[name] = value[0]
 
-    def _correct(self, table: Table) -> None:
+    def _correct(self, table: FileTable) -> None:
         """Report and correct the unknown keys of a table."""
         contents = self._at(table.steps)
         for name in [name for name in contents or () if table.names and name not in table.names]:
             places = sorted(self._tables(), key=lambda each: each.steps[:2] != table.steps[:2])  # the same grid first
-            own = "" if table.header.endswith("_options") else closest_name(name, table.names)
             all_names = [known for each in places for known in each.names]
-            right = name if name in all_names else own
-            if not right and not table.header.endswith("_options"):
-                right = closest_name(name, all_names)
+            if name not in all_names and table.header.endswith("_options"):
+                continue  # reported with the name of the plug-in
+            own = closest_name(name, table.names)
+            right = name if name in all_names else own or closest_name(name, all_names)
             if not right:
-                continue  # reported with the known names by the check of the types
+                self._report((*table.steps, name), f"unknown; known: {join_names(sorted(table.names), MOST_KNOWN)}")
+                del contents[name]
+                continue
             target = table if right == own else next(each for each in places if right in each.names)
-            place = "" if target is table else f" in {target.label}"
+            place = "" if target is table else f" at {target.label}" if not target.steps else f" in {target.label}"
             text = f"belongs to {target.label}" if right == name else f"unknown; did you mean {right}{place}?"
             self._report((*table.steps, name), text)
             self._move(table.steps, name, target.header, right)
 
     def _move(self, old: Steps, name: str, header: str, new_name: str) -> None:
-        """Move a key to the table with a header, in the same grid or else in all grids, if this table has no such key."""
+        """Move a key to the table `header`, of the same grid or else of all grids, that lacks the key."""
         value = self._at(old).pop(name)
         for table in [table for table in self._tables() if table.header == header]:
             is_of_grid = old[:1] == table.steps[:1] == ("grid",)

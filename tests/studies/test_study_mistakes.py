@@ -159,14 +159,11 @@ def test_two_grids_of_one_name_have_the_same_settings(seeds, is_wrong, tmp_path)
         assert load_study(path).specs
 
 
-def test_controls_that_do_not_fit_are_reported_together(tmp_path):
-    text = TABLES.replace("frozen = true", "frozen = false\nfrozen_long = true\nladder = true")
-    text = text.replace('"dtp"', '"bp"').replace('"resmlp"', '"small_cnn"')
-    found = problems(write(tmp_path, text))
-    assert [(problem.line, problem.fields["field"]) for problem in found] == [
-        (8, "controls.frozen_long"),
-        (9, "controls.ladder"),
-    ]
+def test_a_control_that_does_not_fit_is_reported_beside_a_wrong_method(tmp_path):
+    text = TABLES.replace("frozen = true", "frozen = false\nfrozen_long = true")
+    text += TABLES[TABLES.index("[[grid]]") :].replace("dtp", "dpt")
+    found = [(problem.line, problem.fields["field"]) for problem in problems(write(tmp_path, text))]
+    assert found == [(8, "controls.frozen_long"), (15, "grid[1].methods")]
 
 
 def test_a_wrong_option_of_the_command_has_no_line_in_the_file(tmp_path):
