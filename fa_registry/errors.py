@@ -20,6 +20,8 @@ import difflib
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
 
+Steps = tuple[str | int, ...]
+
 
 class EvidenceWarning(UserWarning):
     """Warning that a result is based on less evidence than required.
@@ -55,6 +57,39 @@ class UnknownName(UsageError):
         super().__init__("; ".join(filter(None, (unknown_name_text(family, name, known_names), hint))))
 
 
+class Problem(str):
+    """One problem of an InvalidFields error as text, e.g. `study.toml:12: recipe.epochs: missing`.
+
+    Attributes:
+        steps: names and indices that lead to the wrong field, e.g. `("grid", 0, "seeds")`; empty for the whole file or request.
+        text: what is wrong, without the name of the field.
+        file: path of the file that contains the field; empty if the field is not in a file.
+        line: line in this file, counted from 1; 0 if unknown.
+    """
+
+    steps: Steps
+    text: str
+    file: str
+    line: int
+
+    def __new__(cls, steps: Steps, text: str, file: str = "", line: int = 0) -> Problem:
+        field = field_path(steps)
+        place = f"{file}:{line}" if line else file
+        problem = super().__new__(cls, ": ".join(filter(None, (place, field, text))))
+        problem.steps, problem.text, problem.file, problem.line = steps, text, file, line
+        return problem
+
+    @property
+    def fields(self) -> dict[str, str | int | None]:
+        """The facts for JSON; the line is None if unknown."""
+        return {"file": self.file, "line": self.line or None, "field": field_path(self.steps), "text": self.text}
+
+
+def field_path(steps: Steps) -> str:
+    """Return the path of a field in a message, e.g. `grid[0].seeds`."""
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{shortened(step)}" for step in steps).lstrip(".")
+
+
 class InvalidFields(UsageError):
     """Error that reports all wrong fields of one request together.
 
@@ -63,7 +98,7 @@ class InvalidFields(UsageError):
     """
 
     def __init__(self, subject: str, problems: Sequence[str]):
-        self.problems = tuple(problems)
+        self.problems = tuple(each if isinstance(each, Problem) else Problem((), each) for each in problems)
         count = pluralise(len(problems), "problem")
         super().__init__("\n".join([f"{subject}: {count}", *(f"  - {problem}" for problem in _first(problems))]))
 
@@ -106,20 +141,14 @@ def unknown_name_text(family: str, name: object, known_names: Iterable[str]) -> 
     kind of name, for example `method`.
     """
     names = sorted(known_names)
-    matches = difflib.get_close_matches(shortened(name), names, n=1)
-    hint = f" (did you mean {shortened(matches[0])!r}?)" if matches else ""
+    closest = closest_name(name, names)
+    hint = f" (did you mean {shortened(closest)!r}?)" if closest else ""
     return f"unknown {family} {shortened(name)!r}{hint}; known: {join_names(names, MOST_KNOWN) or 'none'}"
 
 
-def unknown_field_text(prefix: str, kind: str, name: str, known_names: Iterable[str]) -> str:
-    """Return the line with which an InvalidFields error reports an undeclared field.
-
-    Args:
-        prefix: prefix of the field's name, for example `rule[0].`.
-        kind: noun for the field in the message.
-        known_names: names of the declared fields.
-    """
-    return f"{prefix}{shortened(name)}: {unknown_name_text(kind, name, known_names)}"
+def closest_name(name: object, known_names: Iterable[str]) -> str:
+    """Return the known name that is most similar to `name`; empty if no known name is similar."""
+    return (difflib.get_close_matches(shortened(name), known_names, n=1) or [""])[0]
 
 
 def shortened(name: object, limit: int = LONGEST_NAME) -> str:

@@ -25,10 +25,20 @@ from numbers import Integral
 from pathlib import Path
 from typing import Annotated, Any, NewType
 
-from fa_registry.errors import InvalidFields, UnknownName, UsageError, shortened, unknown_field_text, unknown_name_text
+from fa_registry.errors import (
+    InvalidFields,
+    Problem,
+    Steps,
+    UnknownName,
+    UsageError,
+    field_path,
+    shortened,
+    unknown_name_text,
+)
 from fa_registry.field_types import FieldProblems, Limits
 from fa_registry.safe_files import RECORD, UnreadableFile, open_file, read_file, resolve_user_path
 from fa_registry.schema_number import KEY, SCHEMA, check_schema
+from fa_registry.toml_lines import error_line, key_lines
 
 IN_PIECES = 2  # nesting levels whose entries are digested one by one, such as the runs of a report
 MOST_ERRORS = 100_000  # problems of one value that are searched for those to list
@@ -108,7 +118,7 @@ def decode(hint: Any, value: Any, subject: str = "record") -> Any:
     return result
 
 
-def try_decode(hint: Any, value: Any) -> tuple[Any, list[str]]:
+def try_decode(hint: Any, value: Any) -> tuple[Any, list[Problem]]:
     """Convert plain values as `decode` does, but return the problems instead of raising an error.
 
     The result is (object, []) if the value is valid, else (None, problems). The caller can add problems to the list.
@@ -121,7 +131,7 @@ def try_decode(hint: Any, value: Any) -> tuple[Any, list[str]]:
     except ValidationError as error:
         return None, list(_problems(hint, value, error))
     except ValueError as error:  # nested too deep, or half of a surrogate pair
-        return None, [f"record: {error}"]
+        return None, [Problem((), f"record: {error}")]
 
 
 def valid_part(hint: Any, value: Any) -> Any:
@@ -152,7 +162,7 @@ def _validated(checked: Any, value: Any) -> Any:
 
 def parse_fields(
     types: Mapping[str, Any], table: Mapping[str, Any], noun: str = "field"
-) -> tuple[dict[str, Any], list[str]]:
+) -> tuple[dict[str, Any], list[Problem]]:
     """Convert each value that a user typed, also text, to the type of its field.
 
     Args:
@@ -161,12 +171,12 @@ def parse_fields(
         noun: noun for a field in the message on an unknown name.
 
     Returns:
-        The valid values, and one problem per unknown or wrong field, which starts with the name of the field.
+        The valid values, and one problem per unknown or wrong field.
     """
     values, problems = {}, []
     for name, value in table.items():
         if name not in types:
-            problems.append(unknown_field_text("", noun, name, types))
+            problems.append(Problem((name,), unknown_name_text(noun, name, types)))
             continue
         # pydantic would convert true to 1, and round the integer of another package
         typed = str(value) if isinstance(value, Integral) and type(value) is not int else value
@@ -175,26 +185,26 @@ def parse_fields(
             if (
                 type(valid) is int and isinstance(value, str) and DECIMAL.fullmatch(value)
             ):  # a command may convert it itself
-                problems.append(f"{name}: expected a whole number, found {describe_value(value)}")
+                problems.append(Problem((name,), f"expected a whole number, found {describe_value(value)}"))
             else:
                 values[name] = valid + 0.0 if isinstance(valid, float) else valid  # -0.0 has another digest than 0.0
         except UnknownName as error:
-            problems.append(f"{name}: {error}")
+            problems.append(Problem((name,), str(error)))
         except ValueError as error:
             details = ({**each, "loc": (name,), "input": value} for each in error.errors(include_url=False))
             problems += _lines(Mapping[str, types[name]], table, details)
     return values, problems
 
 
-def _problems(hint: Any, value: Any, error: Any) -> Iterator[str]:
+def _problems(hint: Any, value: Any, error: Any) -> Iterator[Problem]:
     """Yield the problems of a validation error; a table of the wrong kind may have thousands."""
     count = error.error_count()
     if count > MOST_ERRORS:  # a million errors as dictionaries would take gigabytes
-        yield f"record: {count:,} problems; too many to list"
+        yield Problem((), f"record: {count:,} problems; too many to list")
         return
     yield from _lines(hint, value, error.errors(include_url=False)[:LISTED])
     if count > LISTED:
-        yield f"and {count - LISTED:,} more problems"
+        yield Problem((), f"and {count - LISTED:,} more problems")
 
 
 @functools.cache  # building an adapter takes as long as reading a hundred records
@@ -220,34 +230,35 @@ def adapter(hint: Any, **config: Any) -> Any:
     return TypeAdapter(NewType("Root", hint), config=ConfigDict(extra="forbid", allow_inf_nan=False, **config))
 
 
-def _lines(hint: Any, value: Any, errors: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield one line per wrong field, even if pydantic tried several types for this field."""
-    expected: dict[str, list[str]] = {}
-    actual_values: dict[str, str] = {}
+def _lines(hint: Any, value: Any, errors: Iterable[Mapping[str, Any]]) -> Iterator[Problem]:
+    """Yield one problem per wrong field, even if pydantic tried several types for this field."""
+    expected: dict[Steps, list[str]] = {}
+    actual_values: dict[Steps, str] = {}
     for error in errors:
         steps = tuple(_steps(value, error))
-        path = "".join(f"[{step}]" if isinstance(step, int) else f".{shortened(step)}" for step in steps).lstrip(".")
         kind = error["type"]
         if kind == "too_short" and len(error["input"]) >= error["ctx"]["min_length"]:
             continue  # pydantic counts only the valid entries; each other entry has its error
         if kind == "missing" or (kind in EMPTY and not "".join(map(str, error["input"])).strip()):
-            yield f"{path}: missing"
+            yield Problem(steps, "missing")
         elif kind == "unexpected_keyword_argument" or error["loc"][-1:] == ("[key]",):
-            yield f"{path}: {unknown_name_text('field', steps[-1], _names(hint, steps[:-1]))}"
+            yield Problem(steps, unknown_name_text("field", steps[-1], _names(hint, steps[:-1])))
         elif kind == "literal_error":
-            yield f"{path}: {unknown_name_text('value', error['input'], _names(hint, steps))}"
+            yield Problem(steps, unknown_name_text("value", error["input"], _names(hint, steps)))
         elif kind == "value_error":
             cause = error["ctx"]["error"]
             for name, text in cause.args[0] if isinstance(cause, FieldProblems) else [("", cause)]:
-                yield f"{'.'.join(filter(None, (path, name))) or 'record'}: {text}"
+                wrong = (*steps, name) if name else steps
+                yield Problem(wrong, str(text) if wrong else f"record: {text}")
         else:
             expectation = EXPECTED.get(kind) or EXPECTED.get(kind.partition("_")[0], error["msg"])
             expectation = expectation.format(**error.get("ctx", {}))
-            expectation += _brackets(path, expectation, error["input"])
-            expected.setdefault(path, []).append(expectation)
-            actual_values[path] = describe_value(error["input"])
-    for path, expectations in expected.items():
-        yield f"{path or 'record'}: expected {' or '.join(dict.fromkeys(expectations))}, found {actual_values[path]}"
+            expectation += _brackets(field_path(steps), expectation, error["input"])
+            expected.setdefault(steps, []).append(expectation)
+            actual_values[steps] = describe_value(error["input"])
+    for steps, expectations in expected.items():
+        text = f"expected {' or '.join(dict.fromkeys(expectations))}, found {actual_values[steps]}"
+        yield Problem(steps, text if steps else f"record: {text}")
 
 
 def _brackets(path: str, expectation: str, found: Any) -> str:
@@ -309,7 +320,35 @@ def describe_value(value: Any) -> str:
     return shortened(reprlib.repr(value))
 
 
-def read_toml(path: Path, subject: str, has_dates: bool = False) -> tuple[dict[str, Any], str]:
+@dataclasses.dataclass(frozen=True)
+class TomlFile:
+    """Contents of a TOML file.
+
+    Attributes:
+        path: path as the user typed it.
+        table: contents without the schema number.
+        text: text of the file.
+        digest: SHA-256 (hex) of the bytes of the file.
+    """
+
+    path: Path
+    table: dict[str, Any]
+    text: str = ""
+    digest: str = ""
+
+    @functools.cached_property
+    def lines(self) -> dict[Steps, int]:
+        """Line of each key, table and list entry; a new dictionary, which the caller may change."""
+        return key_lines(self.text)
+
+    def located(self, problem: Problem) -> Problem:
+        """Return a problem of this file with the line of the field, or of the innermost table that has a line."""
+        prefixes = (problem.steps[:length] for length in range(len(problem.steps), 0, -1))
+        line = next((self.lines[prefix] for prefix in prefixes if prefix in self.lines), 0)
+        return Problem(problem.steps, problem.text, str(self.path), line)
+
+
+def read_toml(path: Path, subject: str, has_dates: bool = False) -> TomlFile:
     """Read a TOML file of the user or of this package; a store contains none.
 
     Args:
@@ -317,48 +356,50 @@ def read_toml(path: Path, subject: str, has_dates: bool = False) -> tuple[dict[s
         subject: name of the file in an error message.
         has_dates: whether dates are allowed; validation would otherwise accept a date as text.
 
-    Returns:
-        The table of the file without its schema number, and the SHA-256 (hex) of the bytes of the file.
-
     Raises:
-        InvalidFields: the file cannot be read, is not valid TOML or contains an integer outside the 64-bit range.
+        InvalidFields: the file cannot be read, is not UTF-8, is not valid TOML or contains an integer outside the 64-bit range.
         UsageError: the file is for another schema number.
     """
+    data, text = b"", ""
     try:
         data = read_file(resolve_user_path(path))
-        table = tomllib.loads(data.decode("utf-8-sig"))  # editors on Windows write a byte order mark
+        text = data.decode("utf-8-sig")  # editors on Windows write a byte order mark
+        table = tomllib.loads(text)
         check_depth(table)
-        problems = list(_beyond_toml("", table, has_dates))
     except UnreadableFile as error:
-        problems = [f"file: {error.reason}"]
-    except (ValueError, RecursionError) as error:  # not UTF-8, not TOML, or a number of thousands of digits
-        problems = [f"file: not TOML: {error}"]
-    if problems:
+        raise InvalidFields(subject, [Problem((), error.reason, str(path))]) from error
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        problem = f"not TOML: expected text in UTF-8, found the byte 0x{data[error.start]:02x}"
+        raise InvalidFields(subject, [Problem((), problem, str(path), line)]) from error
+    except (ValueError, RecursionError) as error:  # not TOML, or a number of thousands of digits
+        raise InvalidFields(subject, [Problem((), f"not TOML: {error}", str(path), error_line(text))]) from error
+    file = TomlFile(path, table, text, hashlib.sha256(data).hexdigest())
+    if problems := [file.located(problem) for problem in _beyond_toml((), table, has_dates)]:
         raise InvalidFields(subject, problems)
     # the author of a file need not write the number: without it, the file is meant for the installed package
     check_schema(
         subject, table.pop(KEY, SCHEMA), f"write the file again by docs/reference-files.md, with {KEY} = {SCHEMA}"
     )
-    return table, hashlib.sha256(data).hexdigest()
+    return file
 
 
-def _beyond_toml(path: str, value: Any, has_dates: bool) -> Iterator[str]:
+def _beyond_toml(steps: Steps, value: Any, has_dates: bool) -> Iterator[Problem]:
     """Yield one problem per value that JSON or another TOML reader cannot represent.
 
     Not every TOML reader accepts an integer outside the signed 64-bit range.
     """
-    if isinstance(value, dict):
-        for name, item in value.items():
-            yield from _beyond_toml(f"{path}.{shortened(name)}".lstrip("."), item, has_dates)
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _beyond_toml(f"{path}[{index}]", item, has_dates)
+    if isinstance(value, (dict, list)):
+        for step, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _beyond_toml((*steps, step), item, has_dates)
     elif isinstance(value, int) and not -(2**63) <= value < 2**63:  # Python could not write it or convert it to float
-        yield f"{path}: expected a whole number from -2^63 to 2^63 - 1, found a number of {value.bit_length()} bits"
+        text = f"expected a whole number from -2^63 to 2^63 - 1, found a number of {value.bit_length()} bits"
+        yield Problem(steps, text)
     elif isinstance(value, float) and not math.isfinite(value):
-        yield f"{path}: expected a finite number, found {value}"
+        yield Problem(steps, f"expected a finite number, found {value}")
     elif isinstance(value, (datetime.date, datetime.time)) and not has_dates:
-        yield f"{path}: expected text, a number, true, false, a list or a table, found the date or time {value}"
+        text = f"expected text, a number, true, false, a list or a table, found the date or time {value}"
+        yield Problem(steps, text)
 
 
 def read_json(path: Path, limit: int = RECORD) -> Any:

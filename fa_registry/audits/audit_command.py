@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from fa_registry.evidence.exclusions import RemeasuredRun
-    from fa_registry.studies.study import StudyFile
+    from fa_registry.jsonio import TomlFile
 
 LOG = logging.getLogger(__name__)
 START = 2**16  # bytes at the beginning of a page that contain its title
@@ -187,7 +187,7 @@ def _waivers(file: str, problems: list[str]) -> tuple[Waiver, ...]:
         return ()
 
 
-def _study_file(selector: RunSelector) -> StudyFile | None:
+def _study_file(selector: RunSelector) -> TomlFile | None:
     try:
         return selector.file if selector.study else None
     except (UnknownName, InvalidFields):  # `checked_terms` reports this error
@@ -197,7 +197,7 @@ def _study_file(selector: RunSelector) -> StudyFile | None:
 def study_waivers(selector: RunSelector) -> str:
     """Return the path of the study's waivers file; the path is empty if the study names no file."""
     study_file = _study_file(selector)
-    name = study_file.raw.get("waivers", "") if study_file else ""
+    name = study_file.table.get("waivers", "") if study_file else ""
     return str(study_file.path.parent / name) if isinstance(name, str) and name else ""
 
 

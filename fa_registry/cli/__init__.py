@@ -17,8 +17,9 @@ from typing import Any
 import click
 
 from fa_registry.cli import analyse, audit, compare, inspect, maintenance, models, train
-from fa_registry.cli.tables import print_err
-from fa_registry.errors import Interrupted, RegistryError
+from fa_registry.cli.options import AS_JSON
+from fa_registry.cli.tables import print_err, print_json
+from fa_registry.errors import Interrupted, InvalidFields, RegistryError
 from fa_registry.output_streams import outlive_readers, print_warnings
 from fa_registry.text_safety import escape_message
 
@@ -96,6 +97,8 @@ class RegistryGroup(click.Group):
                 return super().invoke(context)
         except RegistryError as error:
             print_err(f"fa-registry: {error}")
+            if isinstance(error, InvalidFields) and context.meta.get(AS_JSON):
+                print_json({"problems": [problem.fields for problem in error.problems]})
             sys.exit(error.exit_code)
         except KeyboardInterrupt:
             print_err("fa-registry: stopped on request; the same command can be repeated")

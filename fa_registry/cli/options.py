@@ -22,7 +22,15 @@ from fa_registry.option_table import MISSING, OptionDeclaration, as_list, merged
 from fa_registry.plugin_registry import Catalog
 from fa_registry.studies import study_files
 
-JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output.")
+AS_JSON = "fa_registry.as_json"  # key of the contexts' shared data: whether the command prints JSON
+
+
+def _keep_json(context: click.Context, parameter: click.Parameter, value: bool) -> bool:
+    context.meta[AS_JSON] = value
+    return value
+
+
+JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output.", callback=_keep_json)
 
 
 def takes(

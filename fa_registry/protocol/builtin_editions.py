@@ -34,10 +34,10 @@ def digests() -> Mapping[str, str]:
     """
     digest_of: dict[str, str] = {}
     for path in sorted(bundled_files.editions().glob("*.toml")):
-        raw, digest = read_toml(path, f"edition {path.stem}")
+        file = read_toml(path, f"edition {path.stem}")
         # the file 2026-12_token.toml contains the variant 2026-12:token, which has its own digest
-        name, variants = path.stem.replace("_", ":"), raw.get("variant", {})
-        digest_of |= dict.fromkeys((name, *(f"{name}:{variant}" for variant in variants)), digest)
+        name, variants = path.stem.replace("_", ":"), file.table.get("variant", {})
+        digest_of |= dict.fromkeys((name, *(f"{name}:{variant}" for variant in variants)), file.digest)
     return MappingProxyType(digest_of)
 
 

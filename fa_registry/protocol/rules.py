@@ -79,8 +79,8 @@ def load_edition(name: str, overrides: Mapping[str, float] | None = None) -> Edi
         InvalidFields: lists every wrong field.
     """
     path, variant = _located(name)
-    raw, digest = read_toml(path, f"edition {name}")
-    return overridden(parse_edition(raw, digest, str(name), variant), overrides or {})
+    file = read_toml(path, f"edition {name}")
+    return overridden(parse_edition(file.table, file.digest, str(name), variant), overrides or {})
 
 
 def shipped() -> tuple[str, ...]:

@@ -55,7 +55,7 @@ def load_waivers(path: Path | str, today: datetime.date) -> tuple[Waiver, ...]:
     Raises:
         InvalidFields: lists every wrong field of every waiver.
     """
-    raw, _ = jsonio.read_toml(Path(path), f"waivers {path}", has_dates=True)
+    raw = jsonio.read_toml(Path(path), f"waivers {path}", has_dates=True).table
     tables = jsonio.decode(WaiverFile, raw, f"waivers {path}").waiver
     if problems := [
         f"waiver[{index}].date: {table.date} is after today, {today}; a waiver is valid only from its date on"

@@ -28,6 +28,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "safe_files",
         "schema_number",
         "text_safety",
+        "toml_lines",
     ),
     ("network_mode", "plugin_registry", "provenance", "seeding", "statistics", "token_axes"),
     ("metrics",),

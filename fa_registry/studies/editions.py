@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from fa_registry.errors import InvalidFields, UnknownName, UsageError
+from fa_registry.errors import InvalidFields, Problem, UnknownName, UsageError
 from fa_registry.metrics import HEADLINES, Headline
 from fa_registry.protocol.builtin_editions import DIGEST, FOREIGN, OWN, SHIPPED, provenance_of
 from fa_registry.protocol.edition_schema import REFERENCE_METRICS
@@ -37,7 +37,7 @@ def load_or_name(name: str, problems: list[str], thresholds: Mapping[str, float]
     except InvalidFields as error:
         problems += [f"{prefix}{problem}" for problem in error.problems]
     except UnknownName as error:
-        problems.append(f"edition: {error}")
+        problems.append(Problem(("edition",), str(error)))
     return None
 
 
@@ -71,7 +71,7 @@ def headline_problem(edition: Edition, headlines: Sequence[Headline]) -> str:
 def edition_in_file(selector: RunSelector) -> str:
     """Return the edition that a study.toml with other invalid fields names; empty if it names none."""
     try:
-        name = selector.file.raw.get("edition")
+        name = selector.file.table.get("edition")
     except InvalidFields:  # the file is not TOML
         return ""
     return name if isinstance(name, str) else ""

@@ -21,7 +21,8 @@ from fa_registry.studies.study_files import RULE, SCALING
 from fa_registry.tracking.base import RetentionOptions
 
 if TYPE_CHECKING:
-    from fa_registry.studies.study import Study, StudyFile
+    from fa_registry.jsonio import TomlFile
+    from fa_registry.studies.study import Study
 
 AUTO = "auto"
 MOST_THREADS = 1024
@@ -220,7 +221,7 @@ class RunSelector:
         return str(self.overrides.get("device", ""))
 
     @cached_property
-    def file(self) -> StudyFile:
+    def file(self) -> TomlFile:
         """Content of the study's file, without the overrides.
 
         Raises:

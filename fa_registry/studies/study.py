@@ -10,16 +10,17 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice, product
-from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 from fa_registry import jsonio
-from fa_registry.errors import InvalidFields, unknown_name_text
+from fa_registry.errors import InvalidFields, Problem, unknown_name_text
 from fa_registry.field_types import Converted, Filled, Text
+from fa_registry.jsonio import TomlFile
 from fa_registry.records import DEEP_SUPERVISION, FROZEN_LONG, LONGER, RunSpec
 from fa_registry.records.runs import OF_CREDIT
 from fa_registry.studies.study_files import StudyVariant, find, parse_variant
 from fa_registry.studies.study_files import names as names
+from fa_registry.studies.study_keys import KeyCorrection
 from fa_registry.text_safety import name_problem
 from fa_registry.training.controls import depth, ladder
 from fa_registry.training.kept_states import AUTO, asked_states
@@ -178,14 +179,15 @@ def _apply_options(settings: Mapping[str, Any], cell: dict[str, Any]) -> None:
             cell[key] = {**cell[key], option: value}
 
 
-def _wrong_settings(settings: Mapping[str, Any], grids: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return a message for each name that the override `settings` cannot replace."""
+def _wrong_settings(settings: Mapping[str, Any], grids: Iterable[Mapping[str, Any]]) -> list[Problem]:
+    """Return a problem for each name that the override `settings` cannot replace."""
     kinds = tuple(key.removesuffix("_options") for key in FIXED)
     known_names = [*SETTABLE]
     for axis, field_name in AXES.items():
         plugins = [plugin for grid in grids for plugin in grid.get(axis) or () if field_name in kinds]
         known_names += dict.fromkeys(f"{field_name}.{name}" for one in plugins for name in _options_of(field_name, one))
-    return [f"settings: {unknown_name_text('name', name, known_names)}" for name in settings if name not in known_names]
+    unknown = [name for name in settings if name not in known_names]
+    return [Problem(("settings",), unknown_name_text("name", name, known_names)) for name in unknown]
 
 
 def _swept(cell: Mapping[str, Any], grid: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
@@ -239,20 +241,22 @@ def _of_variant(fields: dict[str, Any], variant: StudyVariant) -> dict[str, Any]
     return fields
 
 
+def _control_problems(spec: RunSpec, cell: GridCell) -> Iterator[Problem]:
+    """Yield the problems of the controls of a trained specification."""
+    if FROZEN_LONG in cell.controls and "frozen" not in cell.controls:
+        text = "expected frozen = true, because both controls are compared; found frozen = false"
+        yield Problem(("controls", FROZEN_LONG), text)
+    if "ladder" in cell.controls and "num_blocks" not in spec.architecture_options:
+        text = f"expected an architecture with the option num_blocks, found {spec.architecture!r}"
+        yield Problem(("controls", "ladder"), text)
+
+
 def controls_of(spec: RunSpec, controls: tuple[str, ...]) -> Iterator[RunSpec]:
     """Yield the specifications of the controls of a trained specification.
 
     The ladder controls train the same method. All other controls train backpropagation without a penalty. A method without local
     heads has no control deep_supervision.
-
-    Raises:
-        InvalidFields: frozen_long is expected without frozen, or ladder for a network without the option num_blocks.
     """
-    if FROZEN_LONG in controls and "frozen" not in controls:
-        problem = (
-            "controls.frozen_long: expected frozen = true, because both controls are compared; found frozen = false"
-        )
-        raise InvalidFields("study", [problem])
     for control in controls:
         if control == "ladder":
             yield from _depths(spec)
@@ -270,27 +274,27 @@ def _has_local_heads(method: str) -> bool:
     return NAMES["method"].describe(method).card.local_heads
 
 
-def _without_heads(trained: list[tuple[RunSpec, GridCell]], grids: Mapping[int, Mapping[str, Any]]) -> Iterator[str]:
+def _without_heads(
+    trained: list[tuple[RunSpec, GridCell]], grids: Mapping[int, Mapping[str, Any]]
+) -> Iterator[Problem]:
     """Yield a problem for each table of controls with deep_supervision for methods without local heads."""
     chosen = {
-        f"grid[{number}].controls": grid["methods"]
+        ("grid", number, "controls", DEEP_SUPERVISION): grid["methods"]
         for number, grid in grids.items()
         if grid.get("controls", {}).get(DEEP_SUPERVISION)
     }
     of_study = dict.fromkeys(spec.method for spec, cell in trained if DEEP_SUPERVISION in cell.controls)
-    for table, names_in_table in (chosen or {"controls": of_study}).items():
+    for steps, names_in_table in (chosen or {("controls", DEEP_SUPERVISION): of_study}).items():
         if names_in_table and not any(map(_has_local_heads, names_in_table)):
-            yield (
-                f"{table}.{DEEP_SUPERVISION}: expected a method with local heads, such as mono_forward, because this control "
-                f"trains the same heads; found {', '.join(names_in_table)}"
+            text = (
+                "expected a method with local heads, such as mono_forward, because this control trains the same heads; "
+                f"found {', '.join(names_in_table)}"
             )
+            yield Problem(steps, text)
 
 
 def _depths(spec: RunSpec) -> Iterator[RunSpec]:
     """Yield the controls ladder_0 to ladder_{L−1}; ladder_0 trains no block, so it has no penalties."""
-    if "num_blocks" not in spec.architecture_options:
-        problem = f"controls.ladder: expected an architecture with the option num_blocks, found {spec.architecture!r}"
-        raise InvalidFields("study", [problem])
     for control in ladder(int(spec.architecture_options["num_blocks"])):
         yield dataclasses.replace(spec if depth(control) else spec.unpenalised, control=control)
 
@@ -326,14 +330,6 @@ class Study:
         return specs_of
 
 
-@dataclass(frozen=True)
-class StudyFile:
-    """Path and contents of a study.toml."""
-
-    path: Path
-    raw: Mapping[str, Any]
-
-
 def load_study(name: str, overrides: Mapping[str, Any] | None = None) -> Study:
     """Read a study.toml and expand it to specifications; see `expanded`.
 
@@ -344,7 +340,7 @@ def load_study(name: str, overrides: Mapping[str, Any] | None = None) -> Study:
     return expanded(read_study(name), overrides or {})
 
 
-def read_study(name: str) -> StudyFile:
+def read_study(name: str) -> TomlFile:
     """Read the study.toml of a study without expanding it.
 
     Raises:
@@ -352,10 +348,10 @@ def read_study(name: str) -> StudyFile:
         InvalidFields: the file is not valid TOML.
     """
     path = find(name)
-    return StudyFile(path, jsonio.read_toml(path, f"study {path}")[0])
+    return jsonio.read_toml(path, f"study {path}")
 
 
-def expanded(file: StudyFile, overrides: Mapping[str, Any]) -> Study:
+def expanded(file: TomlFile, overrides: Mapping[str, Any]) -> Study:
     """Expand the contents of a study.toml to specifications.
 
     Args:
@@ -367,33 +363,21 @@ def expanded(file: StudyFile, overrides: Mapping[str, Any]) -> Study:
     Raises:
         InvalidFields: the file or the overrides are invalid. The message lists all problems.
     """
-    problems = jsonio.try_decode(StudyTable, file.raw)[1]
-    raw, grids = _valid_tables(file.raw)
-    problems += _outside_recipe(grids)
+    correction = KeyCorrection(file, _names(file.table))
+    file, problems = correction.file, correction.problems
+    problems += map(file.located, jsonio.try_decode(StudyTable, file.table)[1])
+    raw, grids = _valid_tables(file.table)
     nonempty_overrides = {key: value for key, value in overrides.items() if value}
     variant = parse_variant(overrides, problems)
     problems += _wrong_settings(overrides.get("settings") or {}, grids.values())
-    trained: list[tuple[RunSpec, GridCell]] = []
-    remaining_runs = MOST_RUNS
-    for number, grid in grids.items():
-        reported = [field for axis, field in AXES.items() if axis in grid and _has_wrong_entry(grid[axis])]
-        reported += ["epochs"] if raw.get("recipe", {}) is None else []
-        every_cell = cells(raw, grid, nonempty_overrides, variant)
-        grid_cells = list(islice(every_cell, remaining_runs + 1))
-        if not grid_cells:
-            problems.append(f"grid[{number}]: expands to no runs; every list needs at least one entry")
-        remaining_runs -= len(grid_cells)
-        if remaining_runs < 0:
-            problems.append(f"grid[{number}]: expands to too many runs; the maximum per study is {MOST_RUNS:,}")
-            break
-        for cell in grid_cells:
-            try:
-                trained.append((parse_spec(cell.fields, reported=reported), cell))
-            except InvalidFields as error:
-                problems += error.problems
-    problems += [] if problems else _without_heads(trained, grids)
+    by_grid = _trained(file, raw, grids, nonempty_overrides, variant, problems)
+    trained = [pair for pairs in by_grid.values() for pair in pairs]
+    problems += map(file.located, _reused_names(by_grid, grids))
+    problems += [] if problems else map(file.located, _without_heads(trained, grids))
     if problems:
-        raise InvalidFields(f"study {file.path}", list(dict.fromkeys(problems)))
+        raise InvalidFields(
+            f"study {file.path}", sorted(dict.fromkeys(problems), key=lambda each: (not each.steps, each.line))
+        )
     return Study(
         raw["name"],
         raw["title"],
@@ -406,13 +390,61 @@ def expanded(file: StudyFile, overrides: Mapping[str, Any]) -> Study:
     )
 
 
+def _trained(
+    file: TomlFile,
+    raw: Mapping[str, Any],
+    grids: Mapping[int, Mapping[str, Any]],
+    overrides: Mapping[str, Any],
+    variant: StudyVariant,
+    problems: list[Problem],
+) -> dict[int, list[tuple[RunSpec, GridCell]]]:
+    """Return the valid specifications of each grid, without controls; append to `problems`."""
+    trained: dict[int, list[tuple[RunSpec, GridCell]]] = {}
+    remaining_runs = MOST_RUNS
+    for number, grid in grids.items():
+        reported = [field for axis, field in AXES.items() if axis in grid and _has_wrong_entry(grid[axis])]
+        reported += ["epochs"] if raw.get("recipe", {}) is None else []
+        grid_cells = list(islice(cells(raw, grid, overrides, variant), remaining_runs + 1))
+        remaining_runs -= len(grid_cells)
+        if not grid_cells or remaining_runs < 0:
+            no_runs = "no runs; every list needs at least one entry"
+            text = no_runs if not grid_cells else f"too many runs; the maximum per study is {MOST_RUNS:,}"
+            problems.append(file.located(Problem(("grid", number), f"expands to {text}")))
+        if remaining_runs < 0:
+            break
+        trained[number] = []
+        for cell in grid_cells:
+            try:
+                trained[number].append((parse_spec(cell.fields, reported=reported), cell))
+                wrong = _control_problems(*trained[number][-1])
+            except InvalidFields as error:
+                wrong = error.problems
+            problems += (_in_file(problem, file, number, grid, overrides) for problem in wrong)
+    return trained
+
+
+def _reused_names(
+    trained: Mapping[int, list[tuple[RunSpec, GridCell]]], grids: Mapping[int, Mapping[str, Any]]
+) -> Iterator[Problem]:
+    """Yield a problem for each grid with the name of an earlier grid that has other settings."""
+    first: dict[str, int] = {}
+    for number in trained:
+        name = grids[number].get("name")
+        earlier = first.setdefault(name, number) if name else number
+        settings = ({spec.setting.identity for spec, _ in trained[each]} for each in (number, earlier))
+        if earlier != number and all(pair := tuple(settings)) and pair[0].isdisjoint(pair[1]):
+            yield Problem(
+                ("grid", number, "name"),
+                f"expected another name than that of grid[{earlier}], which has other settings",
+            )
+
+
 def _valid_tables(raw: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[int, Mapping[str, Any]]]:
     """Return the contents of a study.toml and its grids by number.
 
     None replaces each unknown field and each value of a wrong type.
     """
-    grid = raw.get("grid")
-    valid = jsonio.valid_part(StudyTable, {**raw, "grid": [grid] if isinstance(grid, Mapping) else grid})
+    valid = jsonio.valid_part(StudyTable, raw)
     return valid, {number: grid for number, grid in enumerate(valid["grid"] or ()) if grid is not None}
 
 
@@ -420,19 +452,46 @@ def _has_wrong_entry(entries: list[Any] | None) -> bool:
     return entries is None or None in entries
 
 
-def _outside_recipe(grids: Mapping[int, Mapping[str, Any]]) -> Iterator[str]:
-    """Yield a message for each field of the recipe that is directly in a grid."""
-    for number, grid in grids.items():
-        for name in TABLES["recipe"]:
-            if name in grid and name not in AXES:
-                yield f"grid[{number}].{name}: expected recipe.{name} = …, found {name} outside of the recipe"
+def _names(table: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """Return the keys of each table of a study.toml, as `KeyCorrection` needs them."""
+    top, grid = (tuple(field.name for field in dataclasses.fields(kind)) for kind in (StudyTable, Grid))
+    names = {"": top, **TABLES, "grid": grid, **{f"grid.{name}": keys for name, keys in TABLES.items()}}
+    grids = table.get("grid")
+    tables = [each for each in (grids if isinstance(grids, list) else [grids]) if isinstance(each, Mapping)]
+    for axis, plugin_kind in AXES.items():
+        if (key := f"{plugin_kind}_options") in FIXED:
+            plugins = [name for each in tables if isinstance(each.get(axis), list) for name in each[axis]]
+            options = (_options_of(plugin_kind, name) for name in plugins if isinstance(name, str))
+            names[f"grid.{key}"] = tuple(name for declared in options for name in declared)
+    return names
+
+
+OVERRIDDEN = {"seeds": "seed", "data": "dataset", "scale": "epochs"}  # override → field of a specification
+
+
+def _in_file(
+    problem: Problem, file: TomlFile, number: int, grid: Mapping[str, Any], overrides: Mapping[str, Any]
+) -> Problem:
+    """Return a problem of a specification as a problem of the file, unless an override is wrong."""
+    name, *rest = problem.steps
+    option = ".".join((name.removesuffix("_options"), *map(str, rest)))
+    if name in {OVERRIDDEN.get(key, key) for key in overrides} or {name, option} & {*overrides.get("settings", ())}:
+        return problem
+    table, key = (name, *rest) if name in TABLES else ("recipe", name)
+    axis = next((axis for axis, field in AXES.items() if field == name), name)
+    if key in TABLES[table] and axis not in grid:
+        steps = ("grid", number, table, key) if key in (grid.get(table) or ()) else (table, key)
+    else:
+        steps = ("grid", number, axis, *rest)
+    return file.located(Problem(steps, problem.text))
 
 
 def _specs(trained: list[tuple[RunSpec, GridCell]]) -> tuple[RunSpec, ...]:
     every_control = (control for spec, cell in trained for control in controls_of(spec, cell.controls))
     controls = list(islice(every_control, MOST_RUNS + 1))
     if len(controls) > MOST_RUNS:
-        raise InvalidFields("study", [f"controls: expand to too many runs; the maximum per study is {MOST_RUNS:,}"])
+        problem = Problem(("controls",), f"expand to too many runs; the maximum per study is {MOST_RUNS:,}")
+        raise InvalidFields("study", [problem])
     by_identity = {spec.identity: spec for spec in [*(spec for spec, _ in trained), *controls]}
     return tuple(by_identity.values())
 

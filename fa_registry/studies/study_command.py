@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from fa_registry import jsonio, process_ownership
-from fa_registry.errors import Interrupted, InvalidFields, UnknownName, pluralise
+from fa_registry.errors import Interrupted, InvalidFields, Problem, UnknownName, pluralise
 from fa_registry.interrupts import deferred_interrupts
 from fa_registry.jsonio import parse_fields
 from fa_registry.metrics import DEFAULT, Headline
@@ -290,7 +290,12 @@ def checked_study(
         problems.append(f"study {selector.study}: {error}")
     if problems or study is None:
         problems[place:place] = unusable_settings(study) if study else []
-        raise InvalidFields(f"study {selector.study}", problems)
+        in_file = [("controls", "frozen")] if edition else [("edition",), ("controls", "frozen")]
+        located = [
+            selector.file.located(each) if isinstance(each, Problem) and each.steps in in_file else each
+            for each in problems
+        ]
+        raise InvalidFields(f"study {selector.study}", sorted(located, key=lambda each: getattr(each, "line", 0)))
     return study, replace(resources, at_once=numbers["jobs"], silence=silence_seconds), watch
 
 
@@ -322,8 +327,8 @@ def _study_tags(study: Study) -> dict[str, str]:
 SKIPPED = "skipped"  # value of `without_reference` for a rule that is skipped if there is no control
 
 
-def without_frozen(study: Study, edition: Edition) -> list[str]:
-    """Return an error for each setting without the frozen control that a rule of the edition needs.
+def without_frozen(study: Study, edition: Edition) -> list[Problem]:
+    """Return a problem for each setting without the frozen control that a rule of the edition needs.
 
     Settings whose task has no main metric are not checked.
     """
@@ -337,17 +342,18 @@ def without_frozen(study: Study, edition: Edition) -> list[str]:
         frozen = {spec.seed for spec in specs if spec.control == "frozen"}
         missing = sorted({spec.seed for spec in specs} - frozen)
         if missing and _headline(specs[0]):
-            problems.append(
-                f"controls.frozen: setting {setting_label(specs[0])}: expected a frozen control for {_seeds(missing)}, found none; "
+            text = (
+                f"setting {setting_label(specs[0])}: expected a frozen control for {_seeds(missing)}, found none; "
                 f"{', '.join(rules)} of edition {edition.name} cannot be judged without this control"
             )
+            problems.append(Problem(("controls", "frozen"), text))
     return problems
 
 
-def other_task(study: Study, edition: Edition) -> list[str]:
-    """Return an error if the edition judges a main metric that is not the main metric of the study's runs."""
+def other_task(study: Study, edition: Edition) -> list[Problem]:
+    """Return a problem if the edition judges another main metric than that of the study's runs."""
     found = dict.fromkeys(filter(None, (_headline(specs[0]) for specs in study.settings.values())))
-    return [f"edition: {problem}"] if (problem := headline_problem(edition, tuple(found))) else []
+    return [Problem(("edition",), problem)] if (problem := headline_problem(edition, tuple(found))) else []
 
 
 def _headline(spec: RunSpec) -> Headline | None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fa_registry import bundled_files, jsonio
-from fa_registry.errors import UnknownName, UsageError
+from fa_registry.errors import Problem, UnknownName, UsageError
 from fa_registry.field_types import Limits
 
 FILE = "study.toml"
@@ -67,7 +67,7 @@ def name_in_store(study: str) -> str:
         raise NoStudyFile(study)
     if path is None:  # a study whose file is elsewhere, but whose runs are in the store
         return study
-    return str(jsonio.read_toml(path, f"study {study}")[0].get("name") or study)
+    return str(jsonio.read_toml(path, f"study {study}").table.get("name") or study)
 
 
 def _is_path(name: str) -> bool:
@@ -129,14 +129,16 @@ class StudyVariant:
         return max(1, math.floor(count * self.scale + 0.5)) if count > 0 and self.scale != 1 else count
 
 
-def parse_variant(overrides: Mapping[str, Any], problems: list[str]) -> StudyVariant:
+def parse_variant(overrides: Mapping[str, Any], problems: list[Problem]) -> StudyVariant:
     """Return the variant of the overrides `data` and `scale`; append messages to `problems`."""
     data = overrides.get("data") or ""
     if data.partition(":")[0] in (*OWN_TASK, OF_A_SET):
-        problems.append(f"data: expected the name of an image set, found {data!r}, which is a separate task")
+        text = f"expected the name of an image set, found {data!r}, which is a separate task"
+        problems.append(Problem(("data",), text))
     given = {"scale": overrides["scale"]} if overrides.get("scale") not in (None, "") else {}
     if given and overrides.get("epochs"):
-        problems.append(f"scale: expected --epochs or --scale, found both ({overrides['epochs']}; {given['scale']})")
+        text = f"expected --epochs or --scale, found both ({overrides['epochs']}; {given['scale']})"
+        problems.append(Problem(("scale",), text))
     values, wrong = jsonio.parse_fields(TYPES, given)
     problems += wrong
     return StudyVariant(data, **values)

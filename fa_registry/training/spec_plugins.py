@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from fa_registry import architectures, datasets, methods, tasks
 from fa_registry.architectures._card import TOKENS, ArchitectureCard
 from fa_registry.datasets.base import Dataset, DatasetCard
+from fa_registry.errors import Problem
 from fa_registry.methods._card import MethodCard
 from fa_registry.plugin_registry import Description
 from fa_registry.records import DEEP_SUPERVISION, Option, RunSpec, Scalar
@@ -96,15 +97,17 @@ def find_plugins(spec: RunSpec) -> SpecPlugins:
     return vars(spec).setdefault(KEPT, SpecPlugins(spec.method, spec.architecture, spec.dataset, spec.control))
 
 
-def task_problems(method: MethodCard, architecture: ArchitectureCard, task: TaskCard) -> list[str]:
+def task_problems(method: MethodCard, architecture: ArchitectureCard, task: TaskCard) -> list[Problem]:
     """Return the problems if the method or the architecture does not support the task."""
     problems = []
     if not method.trains(task):
         trained = ", ".join(method.tasks)
-        problems.append(f"method: according to its card, {method.name} trains the tasks {trained}, not {task.name}")
+        text = f"according to its card, {method.name} trains the tasks {trained}, not {task.name}"
+        problems.append(Problem(("method",), text))
     if (architecture.inputs == TOKENS) != task.by_position:
         needed = "token ids with one target per position" if architecture.inputs == TOKENS else "one target per sample"
-        problems.append(f"architecture: {architecture.name} needs {needed}; the task {task.name} has {task.targets}")
+        text = f"{architecture.name} needs {needed}; the task {task.name} has {task.targets}"
+        problems.append(Problem(("architecture",), text))
     return problems
 
 

@@ -7,13 +7,12 @@ All types are checked here. MLflow passes the parameters of an entry point as te
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Annotated, Any, Literal
 
 from fa_registry import tasks
-from fa_registry.errors import InvalidFields, UnknownName, shortened, unknown_name_text
+from fa_registry.errors import InvalidFields, Problem, UnknownName, closest_name, shortened, unknown_name_text
 from fa_registry.field_types import Converted, Limits
 from fa_registry.jsonio import parse_fields
 from fa_registry.methods._card import SAMPLE_TASKS
@@ -82,9 +81,9 @@ def parse_spec(raw: Mapping[str, Any], subject: str = "run specification", repor
     """
     plugins = SpecPlugins(*(str(raw.get(name)) for name in NAMES), control=str(raw.get("control")))
     given = {name: value for name, value in raw.items() if value is not None and value != ""}
-    problems = [f"{name}: {_unknown_field(name, raw)}" for name in given if name not in TYPES]
+    problems = [Problem((name,), _unknown_field(name, raw)) for name in given if name not in TYPES]
     values, wrong = parse_fields(TYPES, {name: value for name, value in given.items() if name in TYPES})
-    problems += [*wrong, *(f"{name}: missing" for name in REQUIRED if name not in {*given, *reported})]
+    problems += [*wrong, *(Problem((name,), "missing") for name in REQUIRED if name not in {*given, *reported})]
     if "device" in values:
         values["device_class"] = values.pop("device")
     problems += _check_together(values, plugins)
@@ -101,15 +100,14 @@ def _unknown_field(name: str, raw: Mapping[str, Any]) -> str:
         if raw.get(owner) in NAMES[owner].names():
             for option in NAMES[owner].describe(raw[owner]).card.options:
                 owners.setdefault(option, []).append(f"{owner}.{option}")
-    (closest_name,) = difflib.get_close_matches(name, [*owners, *TYPES], n=1) or [""]
-    if closest_name in owners:
-        return f"unknown field {shortened(name)!r}; did you mean {' or '.join(owners[closest_name])}?"
+    if (closest := closest_name(name, [*owners, *TYPES])) in owners:
+        return f"unknown field {shortened(name)!r}; did you mean {' or '.join(owners[closest])}?"
     return unknown_name_text("field", name, TYPES)
 
 
-def _check_together(values: dict[str, Any], plugins: SpecPlugins) -> list[str]:
+def _check_together(values: dict[str, Any], plugins: SpecPlugins) -> list[Problem]:
     """Return the problems of combinations of fields, such as method and architecture."""
-    problems: list[str] = []
+    problems: list[Problem] = []
     for owner in ("method", "architecture"):
         problems += _check_options(values, owner, plugins.describe(owner).card.options) if owner in values else []
     if "dataset" in values:
@@ -117,14 +115,13 @@ def _check_together(values: dict[str, Any], plugins: SpecPlugins) -> list[str]:
         held_out = validation_count(samples, values.get("validation", 0.0))
         of_them = f", of which {held_out} are validation samples" if held_out else ""
         if held_out and held_out >= samples:
-            problems.append(
-                f"validation: the share {values['validation']:g} of the {samples} training samples of {values['dataset']} leaves "
-                "no sample to train on"
-            )
+            text = f"the share {values['validation']:g} of the {samples} training samples leaves no sample to train on"
+            problems.append(Problem(("validation",), text))
         elif size > samples - held_out and not plugins.dataset.absent():
-            problems.append(
-                f"batch_size: {size} is larger than the training data ({values['dataset']} has {samples} training samples{of_them})"
+            text = (
+                f"{size} is larger than the training data ({values['dataset']} has {samples} training samples{of_them})"
             )
+            problems.append(Problem(("batch_size",), text))
     problems += _check_recipe(values)
     has_network, has_method = "architecture" in values, {"method", "architecture"} <= values.keys()
     network_problems = []
@@ -133,92 +130,92 @@ def _check_together(values: dict[str, Any], plugins: SpecPlugins) -> list[str]:
         network_problems = task_problems(plugins.describe("method").card, plugins.describe("architecture").card, task)
     if has_network and "dataset" in values and not network_problems and not problems:
         misfits = plugins.misfits(values.get("architecture_options", {}))
-        network_problems = [f"architecture_options: {problem}" for problem in misfits]
+        network_problems = [Problem(("architecture_options",), problem) for problem in misfits]
     return [*problems, *network_problems, *(_check_pairing(values, plugins) if has_method else ())]
 
 
-def _check_recipe(values: dict[str, Any]) -> list[str]:
+def _check_recipe(values: dict[str, Any]) -> list[Problem]:
     """Return the problems of the recipe: fields without effect, and schedules longer than the run."""
     recipe = Recipe(**{name: values[name] for name in RECIPE_FIELDS if name in values})
     problems = [
-        f"{name}: expected {owner}={value}, without which {name} has no effect; found {owner}={getattr(recipe, owner)}"
+        Problem(
+            (name,),
+            f"expected {owner}={value}, without which {name} has no effect; found {owner}={getattr(recipe, owner)}",
+        )
         for name, (owner, value) in NEEDS.items()
         if getattr(recipe, name) != getattr(Recipe, name) and getattr(recipe, owner) != value
     ]
     if recipe.select == BEST_VALIDATION and not recipe.validation:
-        problems.append(
-            f"select: expected validation above 0, because {BEST_VALIDATION!r} compares epochs on validation samples; "
-            "found validation=0"
-        )
+        text = f"expected validation above 0, because {BEST_VALIDATION!r} compares epochs on validation samples; found validation=0"
+        problems.append(Problem(("select",), text))
     if "epochs" not in values:
         return problems
     epochs = values["epochs"] // (LONGER if values.get("control") == FROZEN_LONG else 1)
     if recipe.warmup_epochs > epochs:
-        problems.append(
-            f"warmup_epochs: expected at most the {epochs} epochs of the training, found {recipe.warmup_epochs}"
-        )
+        text = f"expected at most the {epochs} epochs of the training, found {recipe.warmup_epochs}"
+        problems.append(Problem(("warmup_epochs",), text))
     elif recipe.schedule == "step" and not 0 < recipe.step_epochs < epochs - recipe.warmup_epochs:
         last = epochs - recipe.warmup_epochs - 1
         range_text = f"a number from 1 to {last}" if last > 0 else "a longer training for the schedule step"
-        problems.append(
-            f"step_epochs: expected {range_text}, because the first step must be inside of the {epochs} epochs; "
-            f"found {recipe.step_epochs}"
-        )
+        text = f"expected {range_text}, because the first step must be inside of the {epochs} epochs; found {recipe.step_epochs}"
+        problems.append(Problem(("step_epochs",), text))
     return problems
 
 
-def _check_options(values: dict[str, Any], owner: str, options: Mapping[str, Option]) -> list[str]:
+def _check_options(values: dict[str, Any], owner: str, options: Mapping[str, Option]) -> list[Problem]:
     """Parse the options of the method or the architecture in `values`, and return their problems."""
     field, types = f"{owner}_options", {name: option.kind for name, option in options.items()}
     values[field], problems = parse_fields(types, values.get(field, {}), f"option of {values[owner]}")
-    return [f"{field}: {problem}" for problem in problems]
+    return [Problem((field, *problem.steps), problem.text) for problem in problems]
 
 
-def _check_pairing(values: dict[str, Any], plugins: SpecPlugins) -> list[str]:
+def _check_pairing(values: dict[str, Any], plugins: SpecPlugins) -> list[Problem]:
     """Return the problems of method, architecture, precision and control together."""
     problems = []
     method, card = plugins.describe("method"), plugins.describe("method").card
     if not card.supports(values["architecture"]):
         supported = ", ".join(card.architectures)
-        problems.append(
-            f"architecture: {card.name} supports {supported}, not {values['architecture']}: {card.unsupported}"
-        )
+        text = f"{card.name} supports {supported}, not {values['architecture']}: {card.unsupported}"
+        problems.append(Problem(("architecture",), text))
     options = plugins.resolve(values.get("architecture_options", {}))
     problems += [
-        f"architecture_options: {card.name} does not support {option}: {card.unsupported_options[option]}"
+        Problem(("architecture_options",), f"{card.name} does not support {option}: {card.unsupported_options[option]}")
         for option in (f"{name}={plain(value)}" for name, value in options.items())
         if option in card.unsupported_options
     ]
     if options.get("num_blocks", 1) == 0 and not method.traits["end_to_end"]:
-        problems.append(
-            f"architecture_options: with num_blocks=0, no block receives a credit of {values['method']!r}; use control=shallow"
-        )
+        text = f"with num_blocks=0, no block receives a credit of {values['method']!r}; use control=shallow"
+        problems.append(Problem(("architecture_options",), text))
     precision_problem = obstacle(
         values.get("precision", "fp32"), values.get("device_class", "cpu"), method.traits["_replaces_weights"]
     )
-    problems += [f"precision: {precision_problem}"] if precision_problem else []
+    problems += [Problem(("precision",), precision_problem)] if precision_problem else []
     return problems + _check_control(values, method, options.get("num_blocks"))
 
 
-def _check_control(values: dict[str, Any], method: Description, blocks: int | None) -> list[str]:
+def _check_control(values: dict[str, Any], method: Description, blocks: int | None) -> list[Problem]:
     """Return the problems of the control. `blocks` is None if the architecture has no option num_blocks."""
     control, problems = values.get("control", "none"), []
     depth = controls.depth(control)
     if depth is None and control not in ("none", DEEP_SUPERVISION) and not method.traits["end_to_end"]:
-        problems.append(f"control: expected method 'bp' for the {control} control, found {values['method']!r}")
+        text = f"expected method 'bp' for the {control} control, found {values['method']!r}"
+        problems.append(Problem(("control",), text))
     if depth is not None and (blocks is None or depth > blocks):
         found_text = "has no option num_blocks" if blocks is None else f"has {blocks} blocks (num_blocks={blocks})"
-        problems.append(f"control: {control} trains the last {depth} blocks, but {values['architecture']} {found_text}")
+        text = f"{control} trains the last {depth} blocks, but {values['architecture']} {found_text}"
+        problems.append(Problem(("control",), text))
     if control == FROZEN_LONG and values.get("epochs", 0) % LONGER:
-        problems.append(
-            f"epochs: expected an even number for the {control} control, which trains {LONGER} times the epochs of its setting; "
+        text = (
+            f"expected an even number for the {control} control, which trains {LONGER} times the epochs of its setting; "
             f"found {values['epochs']}"
         )
+        problems.append(Problem(("epochs",), text))
     penalised = [name for name in ("penalty", "penalty_embedding") if values.get(name)]
     if control == DEEP_SUPERVISION and (values["method"] != "bp" or penalised or blocks == 0):
-        problems.append(f"control: {control} needs method 'bp', at least one block and no penalty")
+        problems.append(Problem(("control",), f"{control} needs method 'bp', at least one block and no penalty"))
     if not controls.trains_blocks(control):
-        problems += [f"{name}: expected 0 for the {control} control, which has no trained blocks" for name in penalised]
+        text = f"expected 0 for the {control} control, which has no trained blocks"
+        problems += [Problem((name,), text) for name in penalised]
     return problems
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from functools import partial
 from pathlib import Path
@@ -83,7 +84,8 @@ def call(*arguments: str):
 def fields(result) -> list[str]:
     """The fields that a refusal names, each at the beginning of its line; it ends with exit code 2."""
     assert result.exit_code == 2, result.output
-    return [line[4:].partition(":")[0] for line in result.stderr.splitlines() if line.startswith("  - ")]
+    lines = [line[4:] for line in result.stderr.splitlines() if line.startswith("  - ")]
+    return [re.sub(r"^\S+\.toml(:\d+)?: ", "", line).partition(":")[0] for line in lines]
 
 
 def write_study(folder: Path) -> None:

@@ -118,7 +118,7 @@ def test_any_value_in_the_place_of_any_other_is_read_or_reported(tmp_path, kind,
 @pytest.mark.parametrize("number", [-(2**63), 2**63 - 1])
 def test_a_whole_number_of_64_bits_is_read(tmp_path, number):
     (tmp_path / "a.toml").write_text(f"a = [{number}]")
-    assert jsonio.read_toml(tmp_path / "a.toml", "a")[0] == {"a": [number]}
+    assert jsonio.read_toml(tmp_path / "a.toml", "a").table == {"a": [number]}
 
 
 @pytest.mark.parametrize("number", [-(2**63) - 1, 2**63, 10**400], ids=["below", "above", "far above"])

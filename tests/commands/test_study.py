@@ -127,7 +127,8 @@ def test_a_setting_without_its_frozen_control_is_refused_before_anything_is_trai
     with pytest.raises(InvalidFields) as caught:
         api.study("study.toml", device="cpu", jobs=1)
     (problem,) = caught.value.problems
-    assert problem.startswith("controls.frozen: setting resmlp-16x2") and "seed 1" in problem and "D3" in problem
+    assert problem.steps == ("controls", "frozen") and problem.file == "study.toml"
+    assert problem.text.startswith("setting resmlp-16x2") and "seed 1" in problem and "D3" in problem
 
 
 def test_every_setting_and_every_seed_that_lacks_it_is_named(workplace):

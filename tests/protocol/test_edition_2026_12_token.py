@@ -63,7 +63,7 @@ def depth(records, edition=EDITION):
 def test_the_edition_is_built_in_and_has_its_own_file_and_digest():
     assert file_of(NAME) == bundled_files.editions() / "2026-12_token.toml"
     assert NAME in shipped() and NAME in [edition.name for edition in shipped_editions()]
-    assert EDITION.digest == digests()[NAME] == read_toml(file_of(NAME), "edition")[1]
+    assert EDITION.digest == digests()[NAME] == read_toml(file_of(NAME), "edition").digest
     assert digests()[NAME] != digests()["2026-12"] and "2026-12_token" not in digests()
     reference = EDITION.reference
     assert provenance_of(reference) == "shipped" and reference.shipped and reference.differences == ()
@@ -104,7 +104,7 @@ def test_it_differs_from_2026_12_in_texts_and_d3_only():
     }
     d3 = ("quantity", "reference", "fires", "threshold", "unit", "source", "rationale", "far_seed")
     assert changed == {("D2", "unit"), ("D2", "source"), *(("D3", name) for name in d3)}
-    raw, plain = (read_toml(file_of(name), "edition")[0] for name in (NAME, "2026-12"))
+    raw, plain = (read_toml(file_of(name), "edition").table for name in (NAME, "2026-12"))
     assert {name for name in raw if raw[name] != plain[name]} == {"name", "title", "source", "rule"}
 
 

@@ -176,7 +176,7 @@ def test_unknown_names_files_and_variants(tmp_path):
         load_edition("2026-05:strct")
     with pytest.raises(UnknownName, match="unknown variant of edition 2026-05 ''"):
         load_edition("2026-05:")
-    with pytest.raises(InvalidFields, match="none.toml: 1 problem\n  - file: cannot be read: No such file"):
+    with pytest.raises(InvalidFields, match="none.toml: 1 problem\n  - .*none.toml: cannot be read: No such file"):
         load_edition(str(tmp_path / "none.toml"))
     for content in (b"= nonsense", b"\xff\xfe"):
         (tmp_path / "bad.toml").write_bytes(content)

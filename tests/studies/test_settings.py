@@ -93,7 +93,7 @@ def test_a_name_that_cannot_be_replaced_is_refused_once(tmp_path, name):
 
 
 def test_a_field_of_the_recipe_directly_in_a_grid_has_a_hint(tmp_path):
-    with pytest.raises(InvalidFields, match=r"grid\[0\]\.learning_rate: expected recipe\.learning_rate = …"):
+    with pytest.raises(InvalidFields, match=r":15: grid\[0\]\.learning_rate: belongs to \[grid\.recipe\]"):
         load_study(study_file(tmp_path, TINY + "learning_rate = [1e-3, 3e-3]\n"))
 
 

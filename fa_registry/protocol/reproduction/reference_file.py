@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from fa_registry import jsonio
-from fa_registry.errors import InvalidFields, unknown_name_text
+from fa_registry.errors import InvalidFields, Problem, unknown_name_text
 from fa_registry.field_types import Checked, Filled, Limits, Positive, Text
 from fa_registry.records import Margin, Published, PublishedFigure, Reference, ReferenceSetting, Scalar
 
@@ -38,7 +38,7 @@ def load_reference(folder: Path) -> Reference:
     Raises:
         InvalidFields: lists every problem of the file and of the files in its field `also`.
     """
-    problems: list[str] = []
+    problems: list[Problem] = []
     files: list[ReferenceFile] = []
     digests: list[str] = []
     pending, visited = [folder], set()
@@ -50,21 +50,22 @@ def load_reference(folder: Path) -> Reference:
         visited.add(study_folder.name)
         if not os.path.isfile(path):  # Path.is_file raises for a name that is too long
             found = jsonio.describe_value(study_folder.name)
-            problems.append(f"also: expected the name of a study with a {FILE}, found {found}")
+            problems.append(Problem(("also",), f"expected the name of a study with a {FILE}, found {found}"))
             continue
         try:
-            raw, digest = jsonio.read_toml(path, f"{study_folder.name}/{FILE}")
+            toml = jsonio.read_toml(path, f"{study_folder.name}/{FILE}")
         except InvalidFields as error:
-            problems += [f"{study_folder.name}/{FILE} {problem}" for problem in error.problems]
+            problems += error.problems
             continue
+        raw = toml.table
         if isinstance(raw.get("table"), list):
             raw["table"] = [_with_shared_fields(table) for table in raw["table"]]
         file, faults = jsonio.try_decode(ReferenceFile, raw)
-        problems += [f"{study_folder.name}/{FILE} {problem}" for problem in faults]
+        problems += map(toml.located, faults)
         if file:
             pending += [folder.parent / name for name in file.also]
             files.append(file)
-            digests.append(digest)
+            digests.append(toml.digest)
     if problems:
         raise InvalidFields(f"reference of study {folder.name}", problems)
     figures: list[PublishedFigure] = []

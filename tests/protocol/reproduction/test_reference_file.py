@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from fa_registry.errors import InvalidFields
 from fa_registry.protocol.reproduction import load_reference
 from fa_registry.records import Margin, Published
+from tests.helpers.problems import fields_of, sentences
 
 HEAD = """
 title = "a title"
@@ -111,23 +114,25 @@ def test_other_studies_files_are_taken_over_once(tmp_path):
 
 def test_what_cannot_be_taken_over_is_named(tmp_path):
     found = problems(tmp_path, table("value = 1"), head='also = ["nowhere"]\n' + HEAD)
-    assert [one.split(":")[0] for one in found] == ["also"] and "'nowhere'" in found[0]
+    assert fields_of(found) == ["also"] and "'nowhere'" in found[0]
     write(tmp_path, "= broken", study="other")
     (found,) = problems(tmp_path, table("value = 1"), head='also = ["other"]\n' + HEAD)
-    assert found.startswith("other/reference.toml file: not TOML")
+    assert (Path(found.file), found.line) == (tmp_path / "other" / "reference.toml", 28) and found.text.startswith(
+        "not TOML"
+    )
 
 
 def test_the_files_own_fields_are_checked_together(tmp_path):
     head = HEAD.replace("epochs = 3", 'epochs = "three"').replace('title = "a title"', 'titel = "a title"')
     found = problems(tmp_path, table("value = 1"), head=head.replace("value = 0.02", "value = 0"))
     names = ["title", "margin.pp.value", "titel", "setting.main.epochs"]
-    assert {one.split(":")[0] for one in found} == {f"one/reference.toml {name}" for name in names}
+    assert sorted(fields_of(found)) == sorted(names)
 
 
 @pytest.fixture
 def found(tmp_path):
     """found(*tables): the problems of a file, without its name."""
-    return lambda *tables: [problem.removeprefix("one/reference.toml ") for problem in problems(tmp_path, *tables)]
+    return lambda *tables: sentences(problems(tmp_path, *tables))
 
 
 def test_a_good_file_has_no_problem(tmp_path):
