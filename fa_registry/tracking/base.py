@@ -162,6 +162,13 @@ class Tracker(abc.ABC):
         """Store all files below `folder` as artifacts of the run."""
 
     @abc.abstractmethod
+    def add_model_entry(self, run_id: str, name: str, points: Iterable[Point], note: str) -> None:
+        """List the final weights of a run among the models of the web interface, with points that the run has and a note.
+
+        The entry has no files, and no function reads it. If the store refuses it, log a warning.
+        """
+
+    @abc.abstractmethod
     def remove(self, run_id: str, path: str) -> None:
         """Remove an artifact, or a folder of artifacts, from a run. Ignore a missing artifact."""
 
@@ -171,7 +178,7 @@ class Tracker(abc.ABC):
 
     @abc.abstractmethod
     def discard(self, run_id: str) -> None:
-        """Mark a run as deleted. The user can restore the run in MLflow."""
+        """Mark a run and its entry among the models as deleted. The user can restore the run in MLflow, without the entry."""
 
     @abc.abstractmethod
     def get(self, run_id: str) -> StoredRun:
