@@ -163,7 +163,7 @@ class Tracker(abc.ABC):
 
     @abc.abstractmethod
     def add_model_entry(self, run_id: str, name: str, points: Iterable[Point], note: str) -> None:
-        """List the final weights of a run among the models of the web interface, with points that the run has and a note.
+        """List the final weights of a run, with points that the run has, as a model of the web interface.
 
         The entry has no files, and no function reads it. If the store refuses it, log a warning.
         """
@@ -178,7 +178,10 @@ class Tracker(abc.ABC):
 
     @abc.abstractmethod
     def discard(self, run_id: str) -> None:
-        """Mark a run and its entry among the models as deleted. The user can restore the run in MLflow, without the entry."""
+        """Mark a run and its model entry as deleted.
+
+        The user can restore the run in MLflow, without the entry.
+        """
 
     @abc.abstractmethod
     def get(self, run_id: str) -> StoredRun:

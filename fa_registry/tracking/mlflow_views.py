@@ -85,7 +85,8 @@ MACHINE_LEARNING = "?workflowType=machine_learning"  # without it, MLflow opens 
 def compared_address(run_ids: Sequence[str], experiment_ids: Sequence[str]) -> str:
     """Return the address of MLflow's page that compares these runs."""
     runs, experiments = (quote(json.dumps(list(ids)), safe="") for ids in (run_ids, dict.fromkeys(experiment_ids)))
-    return f"#/compare-runs{MACHINE_LEARNING}&runs={runs}&experiments={experiments}"
+    # MLflow's page reads the runs only from the start of the query
+    return f"#/compare-runs?runs={runs}&experiments={experiments}&{MACHINE_LEARNING[1:]}"
 
 
 def term(field: str, value: str) -> str:

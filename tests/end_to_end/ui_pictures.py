@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 PATIENCE = 300_000  # ms
 STUDY, METHODS = "digits", ("dfa", "bp")
-DRAWN = "count => [...document.querySelectorAll('.js-plotly-plot')].filter(plot => plot.data?.length).length >= count"
+PLOTS = "[...document.querySelectorAll('.js-plotly-plot')].filter(plot => plot.data?.length)"
+DRAWN = f"count => document.body.innerText.includes('dfa') && {PLOTS}.length >= count"
 Shot = tuple[str, str, int, int]  # name, address, width in pixels, number of charts
 
 
@@ -45,10 +46,9 @@ def pages(tracker: MlflowTracker) -> Iterator[Shot]:
 def take(page: Page, address: str, shot: Shot, folder: Path) -> None:
     """Saved with a palette, which takes a tenth of the bytes."""
     name, place, width, charts = shot
-    page.set_viewport_size({"width": width, "height": 720})
+    page.set_viewport_size({"width": width, "height": 800})
     page.goto("about:blank")
     page.goto(f"{address}/{place}")
-    page.get_by_text("dfa").first.wait_for()
     page.wait_for_function(DRAWN, arg=charts)
     page.wait_for_timeout(5000)  # until fonts and columns have their places
     path = folder / f"ui-{name}.png"
