@@ -44,12 +44,13 @@ def add_final_weights(
         points: points that the run has of the epoch to which the weights belong, with their times.
     """
     keys = [schema.SCALAR_METRICS.get(name, name) for name in table("mlflow_columns", [headline])]
+    by_key = {point.key: point for point in points}
     file = f"[{schema.FINAL}]({tracker.link(run_id, schema.FINAL)})"
     note = f"Weights: {file} of the source run, whose page has the verdict. To register: `fa-registry promote {run_id}`"
     tracker.without_retry().add_model_entry(
         run_id,
         f"{spec.method_label} s{spec.seed} · {setting_label(spec)}",
-        [point for point in points if point.key in keys],
+        [by_key[key] for key in keys if key in by_key],  # MLflow's columns have this order
         note,
     )
 
