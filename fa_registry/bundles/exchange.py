@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import re
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -32,6 +33,7 @@ from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.lease import LeaseHolder, heartbeat_tag
 from fa_registry.tracking.memory import MemoryTracker
+from fa_registry.tracking.models import add_final_weights
 from fa_registry.tracking.reader import NEEDED, check_files, check_manifest, read_recorded
 from fa_registry.tracking.stores import open_tracker
 
@@ -251,6 +253,7 @@ def _put(tracker: Tracker, source: MemoryTracker, run: StoredRun, origin: Mappin
     initial_tags = {
         **tags,
         schema.TAG_STATUS: "running",
+        schema.TAG_NOTE: schema.NOT_AUDITED,
         schema.TAG_PROCESS: process_ownership.process_tag(),
         **origin,
         schema.TAG_IMPORTED_ID: run.run_id,
@@ -262,11 +265,16 @@ def _put(tracker: Tracker, source: MemoryTracker, run: StoredRun, origin: Mappin
         with LeaseHolder(tracker, run_id, process_ownership.LEASE):  # sends the heartbeat
             tracker.upload(run_id, source.folder / run.run_id)
             final_tags = {name: tags[name] for name in (schema.TAG_STATUS, schema.TAG_ARTIFACTS) if name in tags}
-            tracker.log(run_id, recorded.points, final_tags)
+            now = int(time.time() * 1000)
+            points = [replace(point, time=now) for point in recorded.points]
+            tracker.log(run_id, points, final_tags)
         tracker.finish(run_id, "FINISHED")
     except BaseException:
         tracker.finish(run_id, "FAILED")
         raise
+    headline = schema.headline(tags, {point.key for point in points})
+    final_points = [point for point in points if point.step == recorded.final_epoch]
+    add_final_weights(tracker, run_id, recorded.spec, headline, final_points)
     return run_id
 
 

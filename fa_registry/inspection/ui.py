@@ -45,7 +45,7 @@ def served_pages(store: str, study: str = "", port: int = 0) -> Iterator[tuple[s
 
     Args:
         store: MLflow tracking URI. If empty, the default store is used; a missing database is created.
-        study: study whose runs are compared. If empty, the study of the newest run.
+        study: study whose runs are compared. If empty, the study of the newest run, or else the newest study of its experiment.
         port: port of the server. If `port` is 0, the server uses port 5000 if it is free, and otherwise any free port.
 
     Raises:
@@ -58,7 +58,7 @@ def served_pages(store: str, study: str = "", port: int = 0) -> Iterator[tuple[s
         raise UsageError(
             f"study {study}: the store {tracker.uri} has no run of this study; see `{command_on('list runs', tracker.uri)}`"
         )
-    page = mlflow_page(tracker, newest[0].tags.get(TAG_STUDY, ""), newest[0].experiment) if newest else EMPTY
+    page = mlflow_page(tracker, study, newest[0].experiment, [newest[0].run_id]) if newest else EMPTY
     if not newest:
         LOG.info("the store %s has no runs yet; to train runs, use e.g. `fa-registry run digits`", tracker.uri)
     if tracker.uri.startswith("http"):

@@ -35,6 +35,7 @@ from fa_registry.tracking.stores import (
     mlflow_run_in_progress,
     open_tracker,
     page_lines,
+    served,
 )
 from fa_registry.training.kept_states import AUTO
 from fa_registry.training.run_setup import unusable
@@ -53,7 +54,8 @@ class TrainResult(Result):
         ended_by: rule that ended the run early; empty if no rule ended the run.
         result: result of training, or None if the store already had the run.
         other_code: changes in the code since an existing run was trained, one line per plug-in.
-        page: address of the MLflow page that compares all runs of the experiment; empty if there is no page.
+        page: address of the MLflow page that compares the runs of the study; empty if there is no page.
+        run_page: address of the run's own MLflow page.
     """
 
     run_id: str
@@ -62,6 +64,7 @@ class TrainResult(Result):
     result: TrainingResult | None = None
     other_code: tuple[str, ...] = ()
     page: str = ""
+    run_page: str = ""
     store: str = ""
 
     def lines(self) -> Iterator[str]:
@@ -69,6 +72,7 @@ class TrainResult(Result):
         yield f"run {self.run_id}: " + (status if self.result else f"already {status} (--force trains it again)")
         if self.result:
             yield "  " + " · ".join(f"{name} {value:.4g}" for name, value in self.result.headline.items())
+        yield f"run page: {served(self.store, self.run_page)}"
         yield from page_lines(self.page, self.store)
 
 
@@ -142,10 +146,18 @@ def _trained(job: TrainingJob, executor: str, resources: JobResources, tracker: 
 
 
 def _result(tracker: MlflowTracker, run: StoredRun, changed: tuple[str, ...]) -> TrainResult:
-    page = in_browser(tracker.uri, mlflow_page(tracker, experiment=run.experiment))
+    page, run_page = (
+        in_browser(tracker.uri, address)
+        for address in (
+            mlflow_page(tracker, experiment=run.experiment, about=[run.run_id]),
+            tracker.run_page(run.run_id),
+        )
+    )
     ended_by = run.tags.get(schema.TAG_STOPPED_ON, "")
     status = run.tags[schema.TAG_STATUS]
-    return TrainResult(run.run_id, status, ended_by, other_code=changed, page=page, store=tracker.uri)
+    return TrainResult(
+        run.run_id, status, ended_by, other_code=changed, page=page, run_page=run_page, store=tracker.uri
+    )
 
 
 def _checked(

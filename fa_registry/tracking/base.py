@@ -162,6 +162,13 @@ class Tracker(abc.ABC):
         """Store all files below `folder` as artifacts of the run."""
 
     @abc.abstractmethod
+    def add_model_entry(self, run_id: str, name: str, points: Iterable[Point], note: str) -> None:
+        """List the final weights of a run, with points that the run has, as a model of the web interface.
+
+        The entry has no files, and no function reads it. If the store refuses it, log a warning.
+        """
+
+    @abc.abstractmethod
     def remove(self, run_id: str, path: str) -> None:
         """Remove an artifact, or a folder of artifacts, from a run. Ignore a missing artifact."""
 
@@ -171,7 +178,10 @@ class Tracker(abc.ABC):
 
     @abc.abstractmethod
     def discard(self, run_id: str) -> None:
-        """Mark a run as deleted. The user can restore the run in MLflow."""
+        """Mark a run and its model entry as deleted.
+
+        The user can restore the run in MLflow, without the entry.
+        """
 
     @abc.abstractmethod
     def get(self, run_id: str) -> StoredRun:

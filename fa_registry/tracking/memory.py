@@ -69,6 +69,9 @@ class MemoryTracker(Tracker):
     def upload(self, run_id: str, folder: Path) -> None:
         shutil.copytree(folder, self.folder / run_id, dirs_exist_ok=True)
 
+    def add_model_entry(self, run_id: str, name: str, points: Iterable[Point], note: str) -> None:
+        pass  # there is no web interface
+
     def remove(self, run_id: str, path: str) -> None:
         shutil.rmtree(join_safely(self.folder / run_id, path), ignore_errors=True)
 

@@ -30,6 +30,7 @@ from mlflow.entities import (
     DatasetInput,
     InputTag,
     LifecycleStage,
+    LoggedModelStatus,
     Metric,
     Param,
     Run,
@@ -91,6 +92,7 @@ LATEST = 9_000_000_000_000  # ms since 1970 (the year 2255): pandas' timestamps 
 PAGE = 250  # runs per response: MLflow needs 100 KiB per run, and queries its tables again for every page
 # with this tag, MLflow's pages open on training runs instead of chats
 EXPERIMENT_TAGS = {TAG_EXPERIMENT_KIND: "custom_model_development"}
+MODEL_NAME = str.maketrans("./:%\"'", ",_____")  # MLflow allows none of these in a model's name
 NO_SUCH_RUN = (ErrorCode.Name(RESOURCE_DOES_NOT_EXIST), ErrorCode.Name(INVALID_PARAMETER_VALUE))  # second: no id
 DIGEST_LENGTH = 16  # the store allows 36 characters; the full digest is in the profile and in provenance.json
 
@@ -267,6 +269,17 @@ class MlflowTracker(Tracker):
             with answering(self.uri):
                 copy_into(local, folder)
 
+    def add_model_entry(self, run_id: str, name: str, points: Iterable[Point], note: str) -> None:
+        """List a run's weights as Tracker.add_model_entry does, as a logged model of MLflow."""
+        with _optional(f"the weights of run {run_id} are not among MLflow's models"):
+            client, experiment_id = self._writer, self._place(run_id).experiment_id
+            named = name.translate(MODEL_NAME)
+            model_id = client.create_logged_model(experiment_id, named, run_id, {TAG_NOTE: note}).model_id
+            # MLflow logs the metric of a model as one of the run too, but a point that the run has is stored once
+            metrics = [Metric(point.key, point.value, point.time, point.step, model_id) for point in points]
+            client.log_batch(run_id, metrics=metrics)
+            client.finalize_logged_model(model_id, LoggedModelStatus.READY)
+
     def remove(self, run_id: str, path: str) -> None:
         local = self._local_root(run_id)
         if local is not None:
@@ -285,7 +298,13 @@ class MlflowTracker(Tracker):
         return active_run(self.uri, self._client.get_run(run_id))
 
     def discard(self, run_id: str) -> None:
-        self._writer.delete_run(run_id)
+        client = self._writer
+        client.delete_run(run_id)
+        with _optional(f"run {run_id} was deleted, but not its entry among MLflow's models"):
+            query = term("source_run_id", run_id)
+            for model in client.search_logged_models([self._place(run_id).experiment_id], query):
+                if model.source_run_id == run_id:  # `query` may match further runs
+                    client.delete_logged_model(model.model_id)
 
     def get(self, run_id: str) -> StoredRun:
         try:
@@ -323,7 +342,7 @@ class MlflowTracker(Tracker):
 
     def link(self, run_id: str, path: str) -> str:
         """Return a link as Tracker.link does, relative to the address of the server."""
-        return f"{self._run_path(run_id)}/artifacts/{quote(path)}"
+        return f"{self._run_path(run_id)}/artifacts/{quote(path)}{MACHINE_LEARNING}"
 
     def run_page(self, run_id: str) -> str:
         """Return a link to the page of a run, relative to the address of the server."""
@@ -501,6 +520,15 @@ class _Place(NamedTuple):
     @classmethod
     def of(cls, info: RunInfo) -> _Place:
         return cls(jsonio.intern_values(info.experiment_id), info.artifact_uri)
+
+
+@contextmanager
+def _optional(consequence: str) -> Iterator[None]:
+    """Log an error of the store, with its consequence, instead of raising it."""
+    try:
+        yield
+    except StoreError as error:
+        LOG.warning("%s: %s", consequence, error)
 
 
 @contextmanager

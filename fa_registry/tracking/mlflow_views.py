@@ -85,7 +85,8 @@ MACHINE_LEARNING = "?workflowType=machine_learning"  # without it, MLflow opens 
 def compared_address(run_ids: Sequence[str], experiment_ids: Sequence[str]) -> str:
     """Return the address of MLflow's page that compares these runs."""
     runs, experiments = (quote(json.dumps(list(ids)), safe="") for ids in (run_ids, dict.fromkeys(experiment_ids)))
-    return f"#/compare-runs?runs={runs}&experiments={experiments}"
+    # MLflow's page reads the runs only from the start of the query
+    return f"#/compare-runs?runs={runs}&experiments={experiments}&{MACHINE_LEARNING[1:]}"
 
 
 def term(field: str, value: str) -> str:
@@ -125,10 +126,11 @@ def is_ours(text: str) -> bool:
 def views_of(study: str, runs: Sequence[StoredRun], first_run_ids: Collection[str] = ()) -> tuple[View, ...]:
     """Return the views of a study's runs: charts, then a table.
 
-    If the study has several settings, charts and table of each setting come before the views of all runs.
+    MLflow names a group by its method only if it groups by nothing else. So if there are several settings, charts and table of each
+    setting come before the views of all runs. Without a study, only the first setting has its own views.
 
     Args:
-        study: name of the study; empty means all runs.
+        study: name of the study; empty means runs that belong to no study.
         runs: runs of the study. Charts show only metrics that at least one of these runs has.
         first_run_ids: ids of the runs that were just trained or audited. Their settings come before the other settings.
     """
@@ -138,9 +140,10 @@ def views_of(study: str, runs: Sequence[StoredRun], first_run_ids: Collection[st
         all_runs.add(run)
     settings = [setting for setting in by_setting if setting]
     study_tags, views = {TAG_KIND: "run"} | ({TAG_STUDY: study} if study else {}), []
-    for setting in settings if study and len(settings) > 1 else ():
-        views += _both(f"{study} {setting}", study_tags | {TAG_SETTING: setting}, by_setting[setting])
-    return (*views, *_both(study or "runs", study_tags, all_runs, group_by_setting=not study or bool(views)))
+    title = study or "runs"
+    for setting in settings[: None if study else 1] if len(settings) > 1 else ():
+        views += _both(f"{title} {setting}", study_tags | {TAG_SETTING: setting}, by_setting[setting])
+    return (*views, *_both(title, study_tags, all_runs, group_by_setting=bool(views)))
 
 
 @dataclass
@@ -181,7 +184,7 @@ def _both(
 
 
 def _charts(runs: _Contents, group_by_setting: bool) -> dict[str, Any]:
-    logged, grouped_by = runs.metrics, [TAG_SETTING, TAG_METHOD] if group_by_setting else [TAG_METHOD]
+    logged, grouped_by = runs.metrics, [TAG_METHOD, TAG_SETTING] if group_by_setting else [TAG_METHOD]
     main = [
         _chart("headline", name, key, metric_named(name, runs.known).label)
         for name in table("mlflow_charts", runs.headlines.values())

@@ -1,4 +1,4 @@
-"""Registered models of MLflow.
+"""Models on MLflow's pages: the final weights of each run, and the registered models.
 
 A version refers to the files of a run. They have no MLflow flavour, which would unpickle them. Therefore the versions are created
 with MLflow's client: `mlflow.register_model` accepts a run's files only if they contain an `MLmodel` file.
@@ -7,18 +7,21 @@ with MLflow's client: `mlflow.register_model` accepts a run's files only if they
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from mlflow.entities.model_registry import ModelVersion
 from mlflow.protos.databricks_pb2 import RESOURCE_ALREADY_EXISTS, ErrorCode
 from mlflow.store.model_registry import SEARCH_MODEL_VERSION_MAX_RESULTS_THRESHOLD as ALL
 
 from fa_registry.errors import UsageError
-from fa_registry.records import RunRecord
+from fa_registry.metrics import Headline, table
+from fa_registry.records import RunRecord, RunSpec
 from fa_registry.tracking import schema
+from fa_registry.tracking.base import Point, Tracker
 from fa_registry.tracking.client import Client
 from fa_registry.tracking.store import resolve_uri
 from fa_registry.tracking.store_errors import StoreRefusal
+from fa_registry.training.specs import setting_label
 
 REFERENCE = re.compile(r"models:/([^/@:]+)(?:@([\w-]+)|/(\d+))")  # name, and its alias or its version
 
@@ -27,6 +30,29 @@ def recorded_tags(record: RunRecord) -> dict[str, str]:
     """Return the tags that `load_model` compares: specification and SHA-256 of the tensors."""
     weights, feedback = (record.digests.get(name, "") for name in (schema.FINAL, schema.FEEDBACK))
     return {schema.TAG_SPEC: record.spec.identity, schema.TAG_WEIGHTS: weights, schema.TAG_FEEDBACK: feedback}
+
+
+def add_final_weights(
+    tracker: Tracker, run_id: str, spec: RunSpec, headline: Headline, points: Iterable[Point]
+) -> None:
+    """List the final weights of a run among MLflow's models.
+
+    The weights stay a file of the run (docs/decisions/17). If the store is unreachable, there is no entry.
+
+    Args:
+        headline: main metric of the run; the entry has the metrics of MLflow's table of runs.
+        points: points that the run has of the epoch to which the weights belong, with their times.
+    """
+    keys = [schema.SCALAR_METRICS.get(name, name) for name in table("mlflow_columns", [headline])]
+    by_key = {point.key: point for point in points}
+    file = f"[{schema.FINAL}]({tracker.link(run_id, schema.FINAL)})"
+    note = f"Weights: {file} of the source run, whose page has the verdict. To register: `fa-registry promote {run_id}`"
+    tracker.without_retry().add_model_entry(
+        run_id,
+        f"{spec.method_label} s{spec.seed} · {setting_label(spec)}",
+        [by_key[key] for key in keys if key in by_key],  # MLflow's columns have this order
+        note,
+    )
 
 
 class ModelRegistry:

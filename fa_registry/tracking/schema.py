@@ -88,6 +88,8 @@ REPEATED_TAGS = {  # tag → the field of provenance.json whose value the tag re
     TAG_WEIGHTS: "final_weights",
 }
 TAG_NOTE = "mlflow.note.content"
+# the note of a run until an audit replaces it
+NOT_AUDITED = "**Not audited**: no verdict and no level of proof. `fa-registry audit` writes both here."
 TAG_USER = "mlflow.user"
 TAG_SOURCE = "mlflow.source.name"
 TAG_DATA_USE = "mlflow.data.context"  # on a run's data set: its use

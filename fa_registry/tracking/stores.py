@@ -64,12 +64,13 @@ def page_lines(address: str, store: str) -> Iterator[str]:
 
 
 def mlflow_page(tracker: Tracker, study: str = "", experiment: str = "", about: Collection[str] = ()) -> str:
-    """Write views (charts and a table) of the runs for MLflow's web pages, and return the page's address.
+    """Write views (charts and a table) of a study for MLflow's web pages, and return the page's address.
 
     If the views cannot be written, log a warning and return an empty string.
 
     Args:
-        study: show only the runs of this study. If empty, all runs of the experiment are shown.
+        study: study whose runs are shown. If empty, it is the study of a run in `about`, or else the newest study of the
+            experiment. If the experiment has no study, all its runs are shown.
         experiment: experiment that contains the runs. If empty, it is the experiment of the newest run.
         about: ids of the runs that were just trained or audited. The settings of these runs are shown first.
     """
@@ -84,6 +85,10 @@ def mlflow_page(tracker: Tracker, study: str = "", experiment: str = "", about: 
                 "To log new runs in one experiment, use --experiment",
                 *(study, len(runs), len(visible_runs), runs[0].experiment, ", ".join(other_experiments)),
             )
+        if not study:
+            about_first = sorted(visible_runs, key=lambda run: run.run_id not in about)
+            study = next((name for run in about_first if (name := run.tags.get(TAG_STUDY))), "")
+            visible_runs = [run for run in visible_runs if run.tags.get(TAG_STUDY, "") == study]
         views = views_of(study, visible_runs, about)
         return tracker.with_experiment(runs[0].experiment).publish_views(views) if runs else ""
     except StoreError as error:

@@ -22,6 +22,7 @@ from fa_registry.records.manifest_checks import OWN_LOOP
 from fa_registry.schema_number import KEY, SCHEMA
 from fa_registry.tracking import lease, schema
 from fa_registry.tracking.base import DatasetReference, Point, RetentionOptions, Tracker
+from fa_registry.tracking.models import add_final_weights
 from fa_registry.tracking.series_parquet import write_series
 from fa_registry.tracking.store_errors import AWAY, WAITED_FOR, StoreRefusal
 from fa_registry.training.checkpoint import content_digest, save_tensors
@@ -119,6 +120,7 @@ class RunWriter:
         self._study = study
         self._stop_on = ""
         self._points: list[Point] = []
+        self._shown_at: dict[int, int] = {}  # epoch → time of its points in ms since 1970
         self._tags: dict[str, str] = {}
         self._tried = -AWAY_SECONDS
         self._away = False
@@ -130,7 +132,7 @@ class RunWriter:
         tags = {**schema.tags(spec, setting_label(spec), study), schema.TAG_PROCESS: process_ownership.process_tag()}
         tags |= {schema.TAG_CODE: jsonio.digest_of(self._recorded_fields["code"])}
         tags |= {schema.TAG_ADOPTED: "true"} if origin else {}
-        tags |= schema.headline_tag(setup.task.headline)
+        tags |= schema.headline_tag(setup.task.headline) | {schema.TAG_NOTE: schema.NOT_AUDITED}
         tags |= {schema.TAG_STUDY_RUN: study_run} if study_run else {}
         tags |= lease.initial_tags(lease_seconds) if lease_seconds else {}
         self._adopted = adopt
@@ -243,13 +245,17 @@ class RunWriter:
             self.flush()
 
     def _show(self, row: EpochRow) -> None:
-        now = int(time.time() * 1000)
-        readings = schema.metrics(row.measurements, self._charts)
-        values = ((key, reading.value) for key, reading in readings if reading.value is not None)
-        points = [Point(key, schema.shown(value), row.epoch, now) for key, value in values]
+        self._shown_at[row.epoch] = int(time.time() * 1000)
+        points = self._shown_points(row)
         if len(self._points) + len(points) > FLUSH_POINTS:
             self.flush()
         self._points += points
+
+    def _shown_points(self, row: EpochRow) -> list[Point]:
+        """Return the points of an epoch that the store has; empty if the store shows only other epochs."""
+        readings = schema.metrics(row.measurements, self._charts) if row.epoch in self._shown_at else ()
+        values = ((key, reading.value) for key, reading in readings if reading.value is not None)
+        return [Point(key, schema.shown(value), row.epoch, self._shown_at[row.epoch]) for key, value in values]
 
     def tag(self, tags: Mapping[str, str]) -> None:
         """Keep tags in a buffer, and set them together with the next points."""
@@ -317,6 +323,9 @@ class RunWriter:
         self._is_ending = True
         self._send(self._tracker)
         self._tracker.finish(self.run_id, "FINISHED")
+        final_epoch = self.rows[-1].epoch if outcome.selected is None else outcome.selected
+        final_row = next(row for row in reversed(self.rows) if row.epoch == final_epoch)
+        add_final_weights(self._tracker, self.run_id, setup.spec, setup.task.headline, self._shown_points(final_row))
         self.abandon()
 
     def fail(self, error: BaseException) -> None:

@@ -123,7 +123,7 @@ def test_a_runs_note_leads_to_its_form_and_to_the_whole_audit(audited_once):
     tracker, run = MlflowTracker(), run_of("dfa")
     first, control = run.tags[schema.TAG_NOTE].splitlines()[0], run_of("frozen")
     for shown in (
-        run.tags[schema.TAG_VERDICT],
+        *(run.tags[schema.TAG_VERDICT], run.tags[schema.TAG_PROOF]),
         *(tracker.link(run.run_id, schema.FORM), tracker.link(audit_id, "index.html")),
     ):
         assert shown in first

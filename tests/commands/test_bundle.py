@@ -25,7 +25,7 @@ from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from tests.commands.conftest import call, leave_out_figures
 from tests.helpers.pictures import blank_pictures
-from tests.helpers.stores import copy_store, made_once, working_in
+from tests.helpers.stores import copy_store, made_once, model_entries, working_in
 
 
 @pytest.fixture(scope="session")
@@ -243,6 +243,12 @@ def test_its_runs_go_into_another_store_once_and_are_verified_there(bundled, emp
     runs = tracker.search({schema.TAG_KIND: "run"})
     assert {run.state for run in runs} == {"FINISHED"} and len(runs) == 4
     assert all(len(run.tags[schema.TAG_IMPORTED]) == 64 for run in runs)
+    assert {run.tags[schema.TAG_NOTE] for run in runs} == {schema.NOT_AUDITED}
+    entries = {model.source_run_id: model.metrics for model in model_entries(tracker.with_experiment("theirs"))}
+    assert entries.keys() == {run.run_id for run in runs}
+    for run in runs:
+        assert len(entries[run.run_id]) >= 4
+        assert all(run.metrics[metric.key] == metric.value for metric in entries[run.run_id])
     (theirs, ours), *_ = put.runs.items()
     for typed in (theirs, theirs[:8], ours):
         shown = call("show", typed).stdout.splitlines()

@@ -98,6 +98,7 @@ def test_a_run_that_is_there_in_another_experiment_is_named_with_the_page_of_tha
     (run,) = runs()
     experiment = MlflowTracker(experiment="mine").experiment_id
     assert again.exit_code == 0 and f"/#/experiments/{experiment}/runs?" in again.stdout
+    assert f"/#/experiments/{experiment}/runs/{run.run_id}?workflowType=machine_learning" in again.stdout
 
     def gone(*_):
         raise StoreError("the server has gone")

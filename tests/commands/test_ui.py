@@ -57,6 +57,16 @@ def trained_tracker(tmp_path, empty_store, monkeypatch):
     return tracker, "newer"
 
 
+def test_a_run_by_hand_does_not_close_the_study(trained_tracker):
+    tracker, study = trained_tracker
+    by_hand = tracker.create("by hand", {"fa.kind": "run", "fa.study": "", "fa.method": "bp"}, {})
+    older = tracker.search({"fa.study": "older"})[0].run_id
+    assert mlflow_page(tracker) == mlflow_page(tracker, about=[by_hand]) == mlflow_page(tracker, study)
+    assert mlflow_page(tracker, about=[older]) == mlflow_page(tracker, "older")
+    elsewhere = tracker.with_experiment("elsewhere").create("alone", {"fa.kind": "run", "fa.method": "bp"}, {})
+    assert "viewStateShareKey=runs&" in mlflow_page(tracker, experiment="elsewhere", about=[elsewhere])
+
+
 def test_a_study_is_opened_by_its_name_and_an_unknown_one_is_an_error(trained_tracker, server):
     server("Uvicorn running on ADDRESS")
     tracker, _ = trained_tracker

@@ -1,20 +1,16 @@
-"""MLflow's own pages over an audited study, in a real browser: table, chart, comparison, note and form; and `promote`
+"""MLflow's own pages over an audited study, in a real browser: table, chart, comparison, note, form and models; and `promote`
 through the same server, which keeps the artifacts itself: the version on those pages, and back by load_model.
-
-FA_REGISTRY_SCREENSHOTS=docs/images pytest tests/end_to_end/test_mlflow_ui.py  also takes the pictures of the README.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import os
 import re
 import shutil
 from pathlib import Path
 
 import pytest
-from PIL import Image
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
 import fa_registry
 from fa_registry.metrics import label_of
@@ -29,26 +25,27 @@ from tests.builders import verdict_tag
 from tests.commands.conftest import call
 from tests.end_to_end.browser import chromium, close_assistant
 from tests.end_to_end.server import mlflow_server
-from tests.helpers.stores import working_in
+from tests.helpers.stores import model_entries, working_in
 
 pytestmark = pytest.mark.long  # of a minute and a half MLflow's server and its pages in chromium take the most
 PATIENCE = 60_000  # ms; a page of MLflow takes seconds on a busy machine
 PLOTS = "[...document.querySelectorAll('.js-plotly-plot')].map(plot => plot.data[0])"
-STUDY = """
-name = "seen"
+EPOCHS = 6
+STUDY = f"""
+name = "digits-short"
 title = "Does credit by direct feedback train the blocks?"
-edition = "2026-05"
+edition = "2026-12"
 cost = "a few seconds"
 
 [recipe]
-epochs = 6
+epochs = {EPOCHS}
 
 [[grid]]
 methods = ["bp", "dfa"]
 architectures = ["resmlp"]
 datasets = ["digits"]
 seeds = [1, 2]
-architecture_options = { d_hidden = 32, num_blocks = 3 }
+architecture_options = {{ d_hidden = 32, num_blocks = 3 }}
 """
 
 
@@ -56,6 +53,7 @@ TRAIN = (
     "train --experiment registered --method dfa --seed 7 --epochs 1"
     " --set architecture.d_hidden=16,architecture.num_blocks=2 --device cpu"
 )
+BY_HAND = TRAIN.replace("--experiment registered", "").replace("d_hidden=16", "d_hidden=8")  # of another setting
 REASON = "shown in a tutorial <i>on purpose</i>"
 
 
@@ -96,6 +94,7 @@ def audited(tmp_path_factory, empty_store) -> Path:
         printed = done("study", "study.toml", "--jobs", "1", "--device", "cpu")
         Path("printed.txt").write_text(printed, encoding="utf-8")
         done("audit", "--study", "study.toml", "--trust-logged", "--exit-zero")
+        Path("by_hand.txt").write_text(done(*BY_HAND.split()), encoding="utf-8")
     return folder
 
 
@@ -125,15 +124,6 @@ def page(browser, site):
     context.close()
 
 
-def picture(page: Page, name: str) -> None:
-    """docs/images/ui-<name>.png, with a palette: a tenth of the bytes."""
-    folder = os.environ.get("FA_REGISTRY_SCREENSHOTS")
-    if folder:
-        path = Path(folder) / f"ui-{name}.png"
-        page.screenshot(path=path, animations="disabled")
-        Image.open(path).convert("RGB").quantize(256).save(path, optimize=True)
-
-
 def logged(site: Site, run_id: str, key: str) -> list[float]:
     return [point.value for point in site.tracker.history(run_id, [key])]
 
@@ -152,7 +142,7 @@ def test_the_printed_link_opens_the_methods_side_by_side(site, page, audited):
     for method in ("bp", "dfa", "frozen"):
         expect(page.get_by_text(f"Group: {method}", exact=True)).to_be_in_viewport()
         expect(page.get_by_text(f"{method} (growth_max)", exact=True).first).to_be_attached()  # the legend
-    assert page.get_by_text("study seen").count() == page.get_by_text("Additional runs").count() == 0
+    assert page.get_by_text("study digits-short").count() == page.get_by_text("Additional runs").count() == 0
     sections = r"Headline\s*\(5\).*By site: first, middle and last\s*\(9\)"
     expect(page.locator("body")).to_contain_text(re.compile(sections, re.DOTALL))
     for title in TITLES:
@@ -160,7 +150,6 @@ def test_the_printed_link_opens_the_methods_side_by_side(site, page, audited):
     assert page.evaluate(AXES)[:5] == ["linear", "log", "log", "log", "linear"]
     shown = page.locator(".js-plotly-plot").evaluate_all("plots => plots.map(plot => plot.getBoundingClientRect().top)")
     assert all(0 < top < 800 for top in shown[:5])
-    picture(page, "charts")
 
 
 @pytest.mark.browser
@@ -181,7 +170,7 @@ def test_of_more_runs_than_mlflow_loads_at_once_every_method_is_a_group(site, pa
 @pytest.mark.browser
 def test_the_table_shows_verdicts_first_and_numbers_that_fit(site, page):
     page.set_viewport_size({"width": 1280, "height": 800})
-    page.goto(f"{site.experiment}/runs?viewStateShareKey=seen-table")
+    page.goto(f"{site.experiment}/runs?workflowType=machine_learning&viewStateShareKey=digits-short-table")
     run = site.run("dfa")
     page.get_by_text(run.name).first.wait_for()  # no study folds it away
     row = page.get_by_role("row").filter(has_text=run.name).first.get_attribute("row-id")
@@ -191,7 +180,6 @@ def test_the_table_shows_verdicts_first_and_numbers_that_fit(site, page):
     for key in (*(schema.SCALAR_METRICS[name] for name in ("accuracy", "growth_max", "gamma_deep_mean")), "margin_pp"):
         (text,) = (shown[column] for column in shown if key in column)
         assert float(text) == logged(site, run.run_id, key)[-1] and len(text) <= len("-0.00001234")
-    picture(page, "table")
 
 
 @pytest.mark.browser
@@ -200,19 +188,18 @@ def test_the_chart_of_h_norm_by_epoch_has_the_logged_values(site, page):
     page.goto(f"{site.experiment}/runs/{run.run_id}/model-metrics")
     page.get_by_placeholder("Search metric charts").fill("h_norm")
     expected = logged(site, run.run_id, "h_norm/site_01")
-    assert len(expected) == 7
+    assert len(expected) == EPOCHS + 1
     same = "JSON.stringify(trace?.y) === JSON.stringify(expected)"
     page.wait_for_function(f"expected => {PLOTS}.some(trace => {same})", arg=expected)
     traces = page.evaluate(PLOTS)
     (drawn,) = (trace for trace in traces if trace["y"] == expected)
-    assert drawn["x"] == list(range(7)) and "h_norm" in drawn["metricKey"]
+    assert drawn["x"] == list(range(EPOCHS + 1)) and "h_norm" in drawn["metricKey"]
     points = page.locator(".js-plotly-plot .scatterlayer .point")
     expect(points.nth(6)).to_be_attached()
     # charts are grouped by metric, one per site
     expect(page.locator("body")).to_contain_text(re.compile(r"h_norm\s*\(4\)"))
     for place in range(4):
         expect(page.get_by_text(f"site_0{place}", exact=True).first).to_be_visible()
-    picture(page, "h_norm")
 
 
 @pytest.mark.browser
@@ -232,7 +219,7 @@ def test_two_methods_compared_open_on_what_differs_and_have_their_short_forms_si
     assert axes["accuracy/test"]["values"] == [logged(site, run.run_id, "accuracy/test")[-1] for run in runs]
     for run in runs:
         assert page.get_by_text(run.name).count() >= 1
-    picture(page, "compare")
+    expect(page.get_by_text("Prompts", exact=True)).to_have_count(0)  # of MLflow's bar for language models
     page.get_by_label("Parameters - Show diff only").click()
     expect(page.locator("tr.diff-row").filter(has_text="cfg/")).to_have_text(["cfg/methoddfabp"])
     page.get_by_text(schema.SHORT_FORM, exact=True).click()
@@ -242,16 +229,19 @@ def test_two_methods_compared_open_on_what_differs_and_have_their_short_forms_si
     assert left["x"] + left["width"] <= right["x"] and abs(left["y"] - right["y"]) < 50  # pixels: a line more above one
     for run in runs:
         assert page.get_by_role("strong").filter(has_text=run.tags[schema.TAG_VERDICT]).count() >= 1
-    page.get_by_text("Artifacts", exact=True).evaluate("node => node.scrollIntoView()")
-    picture(page, "short-forms")
 
 
 @pytest.mark.browser
 def test_the_note_says_the_verdict_and_its_link_opens_the_form(site, page):
     run = site.run("dfa")
-    page.goto(f"{site.experiment}/runs/{run.run_id}")
+    page.set_viewport_size({"width": 1280, "height": 800})
+    page.goto(f"{site.address}/{site.tracker.run_page(run.run_id)}")
     link = page.get_by_role("link", name="The reporting form")
     link.wait_for()
+    note, metrics = (
+        page.get_by_text(text).first.bounding_box() for text in (run.tags[schema.TAG_VERDICT], "Metrics (")
+    )
+    assert note["y"] < metrics["y"] < 800  # the note is what the page begins with
     assert page.get_by_role("strong").filter(has_text=run.tags[schema.TAG_VERDICT]).count() >= 1
     expect(page.get_by_text("digits (").first).to_be_visible()  # the data set with its digest
     with page.expect_popup() as opened:
@@ -262,9 +252,37 @@ def test_the_note_says_the_verdict_and_its_link_opens_the_form(site, page):
     expect(heading).to_contain_text(run.tags[schema.TAG_VERDICT])
     expect(form.get_by_text("What may be claimed").first).to_be_visible()
     assert form.locator("a:not([href^='#']):not([href^='http'])").count() == 0
-    # the page must not show where the store is on this machine
-    opened.value.get_by_text("Path: file").first.evaluate("node => { node.style.visibility = 'hidden' }")
-    picture(opened.value, "form")
+    expect(opened.value.get_by_text("Prompts", exact=True)).to_have_count(0)
+
+
+@pytest.mark.browser
+def test_a_run_that_was_trained_by_hand_begins_with_its_missing_audit_and_leads_to_the_study(site, page, audited):
+    printed = (audited / "by_hand.txt").read_text()
+    (study,) = re.findall(rf"side by side: {UI}/(\S+)", printed)
+    assert study == mlflow_page(site.tracker, "digits-short")
+    (own,) = re.findall(rf"run page: {UI}/(\S+)", printed)
+    page.goto(f"{site.address}/{own}")
+    note, metrics = page.get_by_text("Not audited"), page.get_by_text("Metrics (").first
+    note.wait_for()
+    assert note.bounding_box()["y"] < metrics.bounding_box()["y"]
+
+
+@pytest.mark.browser
+def test_the_tab_of_models_has_the_final_weights_with_their_metrics_and_leads_to_the_file(site, page):
+    run = site.run("dfa")
+    (model,) = (model for model in model_entries(site.tracker) if model.source_run_id == run.run_id)
+    page.set_viewport_size({"width": 1920, "height": 620})
+    page.goto(f"{site.experiment}/models?workflowType=machine_learning")
+    row = page.get_by_role("row").filter(has_text=model.name)
+    row.first.wait_for()
+    expect(page.get_by_text("growth_max", exact=True)).to_be_visible()
+    place = row.first.get_attribute("row-index")
+    texts = page.locator(f'[row-index="{place}"] [role="gridcell"]').all_text_contents()
+    assert {"Ready", run.name, str(run.metrics["growth_max"])} <= {text.strip() for text in texts}
+    page.goto(f"{site.experiment}/models/{model.model_id}?workflowType=machine_learning")
+    with page.expect_popup() as opened:
+        page.get_by_role("link", name=schema.FINAL).click()
+    assert opened.value.url.endswith(site.tracker.link(run.run_id, schema.FINAL))
 
 
 @pytest.fixture(scope="module")

@@ -11,12 +11,15 @@ from pathlib import Path
 
 import pytest
 from filelock import FileLock
+from mlflow import MlflowClient
+from mlflow.entities import LoggedModel
 
 from fa_registry import diagnostics, jsonio
 from fa_registry.evidence import remeasure
 from fa_registry.evidence.replayer import ReplayResult
 from fa_registry.records import RunRecord
 from fa_registry.tracking import schema
+from fa_registry.tracking.mlflow_tracker import MlflowTracker
 
 Figures = dict[tuple, tuple[RunRecord, ReplayResult | None]]
 LEADING = (("runs", "artifact_uri"), ("experiments", "artifact_location"))  # columns that hold addresses of files
@@ -93,3 +96,8 @@ def remembering(measure: Callable[..., tuple[RunRecord, ReplayResult | None]], k
         return known[key]
 
     return measured
+
+
+def model_entries(tracker: MlflowTracker) -> list[LoggedModel]:
+    """What the tab *Models* of the tracker's experiment lists."""
+    return list(MlflowClient(tracker.uri).search_logged_models([tracker.experiment_id]))

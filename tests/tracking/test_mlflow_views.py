@@ -99,14 +99,24 @@ def test_several_settings_have_views_of_their_own_first_and_never_one_mean():
     assert views_of("digits", runs, first_run_ids={"bp"})[0].key == "digits-small"
     deep = [replace(one, run_id="trained now") if "deep" in one.tags["fa.setting"] else one for one in runs]
     assert views_of("digits", deep, first_run_ids={"trained now"})[0].key == "digits-deep-wide"
-    whole, _ = views_of("", runs)
+    *_, whole, _ = views_of("", runs)
     assert whole.state["searchFilter"] == "tags.`fa.kind` = 'run'"
     for view in (whole, views[4]):
         assert set(view.state["groupsExpanded"]) == {
-            "tag.fa.setting.small,tag.fa.method.bp",
-            "tag.fa.setting.small,tag.fa.method.dfa",
-            "tag.fa.setting.deep · wide,tag.fa.method.bp",
+            "tag.fa.method.bp,tag.fa.setting.small",
+            "tag.fa.method.dfa,tag.fa.setting.small",
+            "tag.fa.method.bp,tag.fa.setting.deep · wide",
         }
+
+
+def test_a_view_that_is_opened_names_its_groups_by_method_alone():
+    """MLflow puts the names of the tags first if there are several. Runs of no study have views of the first setting only."""
+    runs = [run("bp", "deep", started=2), run("dfa", started=1), run("bp", "wide", started=0)]
+    for study in ("", "digits"):
+        opened = views_of(study, runs, first_run_ids={"dfa"})[0]
+        assert [key["groupByData"] for key in opened.state["groupBy"]["groupByKeys"]] == ["fa.method"]
+    assert [view.key for view in views_of("", runs)] == ["runs-wide", "runs-wide-table", "runs", "runs-table"]
+    assert [view.key for view in views_of("", runs[1:2])] == ["runs", "runs-table"]
 
 
 def test_the_tag_of_a_view_is_short_enough_for_mlflow_and_keeps_long_settings_apart():

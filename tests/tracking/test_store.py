@@ -240,11 +240,18 @@ def test_links_lead_to_the_runs_own_page_or_nowhere(tracker):
         )
         return
     experiment = tracker.experiment_id
-    assert tracker.link(run_id, "a b/x.html") == f"#/experiments/{experiment}/runs/{run_id}/artifacts/a%20b/x.html"
+    training = (
+        "workflowType=machine_learning"  # in a fresh browser, MLflow shows its bar for language models without it
+    )
+    page = f"#/experiments/{experiment}/runs/{run_id}"
+    assert tracker.link(run_id, "a b/x.html") == f"{page}/artifacts/a%20b/x.html?{training}"
+    assert tracker.run_page(run_id) == f"{page}?{training}"
     other = tracker.with_experiment("elsewhere")
     runs = [other.create("other", {}, {}), run_id]
     page, wanted = unquote(tracker.comparison(runs)).split("?")
-    asked = {name: json.loads(value) for name, _, value in (pair.partition("=") for pair in wanted.split("&"))}
+    *pairs, last = wanted.split("&")
+    asked = {name: json.loads(value) for name, _, value in (pair.partition("=") for pair in pairs)}
+    assert last == training and wanted.startswith("runs=")  # MLflow's page reads `?runs`
     assert page == "#/compare-runs" and asked == {"runs": runs, "experiments": [other.experiment_id, experiment]}
 
 

@@ -81,6 +81,7 @@ def test_a_complete_run_holds_every_artifact_and_tag(tracker):
     run = tracker.get(writer.run_id)
     assert run.state == "FINISHED"
     assert run.tags[schema.TAG_STATUS] == "complete" and run.tags[schema.TAG_STUDY] == "tiny"
+    assert run.tags[schema.TAG_NOTE] == schema.NOT_AUDITED
     assert run.tags[schema.TAG_SPEC] == parse_spec(TINY).identity
     assert run.name == run_name(parse_spec(TINY))
     assert all(tracker.artifact(run.run_id, name) for name in ARTIFACTS)

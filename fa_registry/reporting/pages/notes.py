@@ -58,7 +58,10 @@ class Notes:
         return bounded(self._pages.render("note.md.j2", variables(context)))
 
     def of_audit(self, base: str = "", table: str = "") -> str:
-        """Return the note on the whole audit, with links to its pages in the folder `base` and to its table."""
+        """Return the note on the whole audit, with links to its pages and to its table.
+
+        The pages are in the folder with the address `base`; its query, from `?` on, becomes that of each link.
+        """
         return bounded(self._pages.render("audit_note.md.j2", variables(audit_note_context(self.sources, base, table))))
 
     def of_excluded(self, exclusion: Exclusion, audit: str = "") -> str:
@@ -76,6 +79,7 @@ class Notes:
 def audit_note_context(sources: Sources, base: str = "", table: str = "") -> AuditNoteContext:
     """Return the template variables of the note on the whole audit; the addresses are those of `of_audit`."""
     report = sources.report
+    folder, mark, query = base.partition("?")
     links = sorted((link for _, link in sources.forms), key=lambda link: WORST_FIRST.index(link.verdict.outcome))
     counts = Counter(link.verdict.outcome for link in links)
     return AuditNoteContext(
@@ -85,10 +89,11 @@ def audit_note_context(sources: Sources, base: str = "", table: str = "") -> Aud
         run_count=len(report.runs),
         excluded=len(report.excluded),
         left_out=len(report.left_out),
-        audit=base and f"{base}{AUDIT_PAGE}",
+        audit=base and f"{folder}{AUDIT_PAGE}{mark}{query}",
         table=table,
+        query=f"{mark}{query}",
         forms=Truncated.first(
-            MOST_FORMS, [dataclasses.replace(link, stem=base and base + link.stem) for link in links]
+            MOST_FORMS, [dataclasses.replace(link, stem=base and folder + link.stem) for link in links]
         ),
     )
 
@@ -189,6 +194,8 @@ class AuditNoteContext:
     """address of the audit's first page in MLflow; empty if there is none"""
     table: str
     """address of the table of all runs in MLflow; empty if there is none"""
+    query: str
+    """end of each form's address in MLflow, from `?` on"""
     forms: Truncated[Link]
     """the reporting forms with their addresses in MLflow, worst verdict first"""
 
