@@ -62,7 +62,7 @@ def test_a_form_begins_with_its_answers_in_forty_words_and_gamma_first(rich_page
     headings = " ".join(map(text_of, re.findall(r"<h3>.*?</h3>", form[: form.index("<details")], re.DOTALL)))
     assert len(f"{answer} {headings}".split()) <= 40  # ten seconds at 240 words a minute
     tops = re.findall(r"<article[^>]*aria-label=\"([^\"]*)\".*?<details", form, re.DOTALL)
-    assert tops == ["Γ", "Depth", "Scale"] and form.index("<article") < form.index("Training:")
+    assert tops == ["Γ", "Depth", "Scale"] and form.index("<article") < form.index("Trained again:")
 
 
 def test_a_number_that_does_not_pass_names_its_rule(rich_pages):
@@ -147,7 +147,7 @@ def test_a_long_traceback_scrolls_in_its_box(pages):
     rule = re.search(r"details\.traceback > pre \{([^}]*)\}", pages["index.html"]).group(1)
     assert {"overflow: auto", "width: 0", "min-width: 100%"} < {part.strip() for part in rule.split(";")}
     assert re.search(r"max-height: \d+em", rule)
-    assert '<pre role="region"' in pages["index.html"] and 'aria-label="Traceback of dfa-9"' in pages["index.html"]
+    assert '<pre role="group"' in pages["index.html"] and 'aria-label="Traceback of dfa-9"' in pages["index.html"]
 
 
 def test_a_very_long_setting_or_name_is_cut_in_headings_and_whole_in_the_form(report, tmp_path):
