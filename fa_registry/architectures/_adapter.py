@@ -22,8 +22,9 @@ from fa_registry.architectures._received_states import (
     is_seen_as,
     is_seen_at_readout,
 )
+from fa_registry.architectures._site_names import advice, is_container
 from fa_registry.architectures._stream import norm_name
-from fa_registry.errors import InvalidFields, UsageError
+from fa_registry.errors import InvalidFields, UsageError, unknown_name_text
 from fa_registry.tasks._user_loss import Loss, loss_problem
 
 SKIPS = ("outside", "inside", "none")
@@ -486,28 +487,42 @@ def adapt(
         UsageError: In the first forward pass: if `skip` is wrong, if a site does not run exactly once, or if the model changes the
             stream in place.
     """
-    if odd := [site for site in sites if not isinstance(site, str)]:
-        problem = (
-            f"sites: expected names of the model's modules, such as 'encoder.0', found the type {type(odd[0]).__name__}"
-        )
-        raise InvalidFields("adapt", [problem])
     model, wrappers = unwrapped(model)
-    sites, readout = [_inside(name, wrappers) for name in sites], _inside(readout, wrappers)
-    names = tuple(sites) or tuple(f"blocks.{index}" for index in range(len(getattr(model, "blocks", ()))))
+    listed = [sites] if isinstance(sites, (str, nn.Module)) else list(sites)
+    readout = _inside(readout, wrappers)
+    names = tuple(_inside(name, wrappers) if isinstance(name, str) else name for name in listed)
+    names = names or tuple(f"blocks.{index}" for index in range(len(getattr(model, "blocks", ()))))
     modules = dict(model.named_modules())
     reads = {"inputs": inputs, "output": output, "state": state}
     skip = skip or ("" if sites else "outside")
-    problems = _wrong_arguments(names, readout, skip, gradient, modules, reads)
+    problems = [*_wrong_sites(model, sites, names), *_wrong_arguments(readout, skip, gradient, modules, reads)]
     problems += [f"loss: {problem}"] if (problem := loss_problem(loss)) else []
-    problems += [f"stream: {problem}" for problem in _wrong_streams(stream, names, modules)]
+    problems += [] if problems else [f"stream: {problem}" for problem in _wrong_streams(stream, names, modules)]
     if problems:
         raise InvalidFields("adapt", problems)
     model_io = ModelIO(**reads)
     return AdaptedNetwork(model, names, skip, readout or _default_readout(modules), model_io, gradient, loss, stream)
 
 
+def _wrong_sites(model: nn.Module, sites: Any, names: Sequence[Any]) -> list[str]:
+    """Return why the sites are wrong, with the argument to write instead.
+
+    Args:
+        sites: what the user passed.
+        names: the same as a sequence, or the default names.
+    """
+    callable_names = {name for name, module in model.named_modules() if not is_container(module)}
+    wrong = [name for name in names if not isinstance(name, str) or path_and_call(name)[0] not in callable_names]
+    if isinstance(sites, str) or wrong or not names:
+        found_texts = [name if isinstance(name, str) else f"a {type(name).__name__}" for name in wrong]
+        found_text = f"the text {sites!r}" if isinstance(sites, str) and sites else ", ".join(found_texts)
+        found_text = found_text or "none, and the model has no attribute `blocks`"
+        expected = "a list with the names of the modules that return h_1 … h_L"
+        return [f"sites: expected {expected}, found {found_text}; {advice(model, pointed_at=wrong or names)}"]
+    return [f"sites: expected each site only once, found {', '.join(names)}"] if len(set(names)) < len(names) else []
+
+
 def _wrong_arguments(
-    names: Sequence[str],
     readout: str,
     skip: str,
     gradient: str,
@@ -517,18 +532,11 @@ def _wrong_arguments(
     """Return one sentence for every argument of `adapt` that is wrong for these modules."""
     problems = [] if skip in ("", *SKIPS) else [f"skip: expected one of {', '.join(SKIPS)}, found {skip!r}"]
     problems += [] if gradient in GRADIENTS else [f"gradient: expected backward or forward, found {gradient!r}"]
-    unknown = {
-        "sites": [name for name in names if path_and_call(name)[0] not in modules]
-        or ([] if names else ["none, and no default sites, because the model has no attribute `blocks`"]),
-        "readout": [readout] if readout and readout not in modules else [],
-    }
-    problems += [
-        f"{field}: expected names of the model's modules, found {', '.join(invalid)}; known: {', '.join(filter(None, modules))}"
-        for field, invalid in unknown.items()
-        if invalid
-    ]
-    if len(set(names)) < len(names):
-        problems.append(f"sites: expected each site only once, found {', '.join(names)}")
+    problems += (
+        [f"readout: {unknown_name_text('module', readout, filter(None, modules))}"]
+        if readout not in ("", *modules)
+        else []
+    )
     problems += [
         f"{name}: expected a function or None, found an object that cannot be called"
         for name, function in reads.items()

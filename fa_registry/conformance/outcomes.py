@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-OUTCOMES = ("pass", "fail", "not_applicable")
+OUTCOMES = ("pass", "fail", "not_applicable", "not_tested")
+SIGN = "sign"  # name of the result that reports whether a property determines the sign of the credit
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,10 @@ class CheckOutcome:
 
 @dataclass(frozen=True)
 class PropertyResult:
-    """Outcome of one property on all networks; a failure's detail contains the network and its seed."""
+    """Outcome of one property on all networks; a failure's detail contains the network and its seed.
+
+    The property SIGN has the outcome "not_tested" if no property of the card determines the sign of the credit.
+    """
 
     property: str
     outcome: str

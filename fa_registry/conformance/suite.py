@@ -13,7 +13,7 @@ from fa_registry.architectures.base import Architecture
 from fa_registry.conformance import contract_checks
 from fa_registry.conformance.contract_checks import compare
 from fa_registry.conformance.declared_checks import DECLARED
-from fa_registry.conformance.outcomes import CheckOutcome, PropertyResult, failed
+from fa_registry.conformance.outcomes import SIGN, CheckOutcome, PropertyResult, failed
 from fa_registry.conformance.small_networks import (
     Gradients,
     NetworkCase,
@@ -25,6 +25,7 @@ from fa_registry.conformance.small_networks import (
 )
 from fa_registry.errors import UsageError, unknown_name_text
 from fa_registry.methods._backward_weights import backward_through
+from fa_registry.methods._card import SIGN_PROPERTIES
 from fa_registry.methods.base import CreditInputs, HasOwnPrediction, Method, UsesBackwardWeights
 from fa_registry.records import Scalar
 from fa_registry.training.method_calls import credits_and_states_of
@@ -169,7 +170,8 @@ def check_method(
 
     Returns:
         One PropertyResult per property, with the outcome "pass", "fail" or "not_applicable" and the measured value. The properties
-        of all methods come first, then the properties of credit.md §5 that a card may declare.
+        of all methods come first, then the properties of credit.md §5 that a card may declare. The last result reports whether a
+        property that passed determines the sign of the credit: "pass" or "not_tested".
 
     Raises:
         UnknownName: If a name is not in the catalog.
@@ -199,7 +201,17 @@ def check_method(
             else PropertyResult(name, "not_applicable", "the card does not declare this property")
         )
     unknown = [name for name in subject.card.properties if name not in DECLARED]
-    return results + [PropertyResult(name, "fail", unknown_name_text("property", name, DECLARED)) for name in unknown]
+    results += [PropertyResult(name, "fail", unknown_name_text("property", name, DECLARED)) for name in unknown]
+    return [*results, _sign(results)]
+
+
+def _sign(results: Sequence[PropertyResult]) -> PropertyResult:
+    """Return whether a property that passed determines the sign of the credit."""
+    passed_names = {result.property for result in results if result.outcome == "pass"}
+    if fixing := [name for name in SIGN_PROPERTIES if name in passed_names]:
+        return PropertyResult(SIGN, "pass", f"determined by {', '.join(fixing)}")
+    detail = f"sign not tested: no property that passed determines it; such properties are {', '.join(SIGN_PROPERTIES)}"
+    return PropertyResult(SIGN, "not_tested", detail)
 
 
 def assert_method(

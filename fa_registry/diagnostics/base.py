@@ -32,6 +32,12 @@ SiteBySample = np.ndarray  # float64 (sites, samples)
 # direction of an error of 64 eps is accurate to 1/64 or better. The fidelity is then at least .9998; below .99, it means noise.
 LEAST_ERROR = 64 * float(torch.finfo(torch.float32).eps)
 NO_INITIAL = "the states at initialisation are not known"
+NO_GRADIENT = "the reference gradient is exactly zero for every sample"
+OTHER_POSITION = (
+    "a state (N, T, D) is measured at its first position, but the loss depends on this state only at later positions, the last of "
+    "them {} of {}, as with out.logits[:, -1] of a causal decoder; give one label per token, y (N, T), with "
+    "output=lambda out: out.logits, or let the output depend on all positions, as out.logits.mean(1) does"
+)
 
 
 @dataclass(frozen=True)
@@ -230,6 +236,16 @@ class Observation:
         tests/diagnostics/test_observe.py checks that the gradient of a sample does not depend on the batch.
         """
         return table(sample_norms(gradient) for gradient in self.gradients)
+
+    def zero_reason(self, site: int) -> str:
+        """Return why ‖g_l‖ is exactly zero for every sample at a site, or an empty string if it is not zero."""
+        if self.gradient_norms[site].any():
+            return ""
+        full = self.full_gradients[site] if len(self.full_gradients) else None
+        if full is None or full.dim() != 3 or not full.any():
+            return NO_GRADIENT
+        last = int(full.any(dim=2).any(dim=0).nonzero().max())
+        return f"{NO_GRADIENT}; {OTHER_POSITION.format(last + 1, full.shape[1])}"
 
     @cached_property
     def credit_norms(self) -> SiteBySample | None:

@@ -40,8 +40,8 @@ def refusal(observation: Observation, reference: int, cosines: np.ndarray) -> st
         cosines: cosines of the samples with the reference gradient, (N,).
     """
     norms = observation.gradient_norms[reference]
-    if (norms == 0).all():
-        return "the reference gradient is exactly zero for every sample"
+    if reason := observation.zero_reason(reference):
+        return reason
     if not np.isfinite(norms).any():
         return not_finite("the reference gradient of every sample")
     if np.isnan(cosines).all():

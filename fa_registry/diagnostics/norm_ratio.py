@@ -36,7 +36,7 @@ def _ratio(observation: Observation, site: int) -> Reading:
     reference = observation.gradient_norms[site]
     defined = ~(reference == 0)
     if not defined.any():
-        return Reading(None, "the reference gradient is exactly zero for every sample")
+        return Reading(None, observation.zero_reason(site))
     with np.errstate(invalid="ignore"):  # inf / inf is nan, recorded as not finite
         return Reading.of(np.median(observation.credit_norms[site][defined] / reference[defined]))
 

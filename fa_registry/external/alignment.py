@@ -50,7 +50,8 @@ class Alignment:
         draws: how many times the feedback was newly drawn for the null; 0 if no null was measured.
         reference: how the reference gradient was computed; empty if the backward pass of the model computed it.
         loss: name of the loss of which it is the gradient, or `function`.
-        remarks: properties of the forward pass that change a measurement: random numbers, written weights or buffers.
+        remarks: properties of the forward pass that change a measurement: random numbers, written weights or buffers; and
+            the reason for a gradient of zero at the last site.
     """
 
     sites: tuple[str, ...]
@@ -161,7 +162,7 @@ def alignment(
     measurements, reference = measured(network, *batch, rule, members, task=task)
     if fresh and (failure := measurements.failures.get("gamma_null")):
         raise InvalidFields("alignment", ["fresh: " + failure.splitlines()[-1].strip(" -")])
-    names, remarks = _names(network, measurements), checks.traits.remarks
+    names, remarks = _names(network, measurements), (*checks.traits.remarks, *filter(None, [reference.zero]))
     return Alignment(names, measurements, draws if fresh else 0, reference.source, loss_name(loss), remarks)
 
 
@@ -171,7 +172,7 @@ def _checked_batch(checks: Checks, network: nn.Module | None, batch: Any, loss: 
         checks.problems.append(f"batch: expected a pair (x, y), found the type {type(batch).__name__}")
         return batch
     pair = tuple(map(usable_for_gradients, batch))
-    checks.batch(network, *pair, ("batch[0]", "batch[1]"), tokens=True, loss=loss)
+    checks.batch(network, *pair, ("batch[0]", "batch[1]"), loss=loss)
     return pair
 
 

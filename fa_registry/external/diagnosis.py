@@ -194,9 +194,9 @@ def diagnose(
 
     Args:
         model: any model that FAProtocol accepts.
-        eval_batches: disjoint batches of x (N, …) and y (N,); the published code uses 8 batches of 128 samples. All norms are
-            measured on the first batch. As published, ‖g‖ is computed from the mean loss of that batch, so the floor depends on
-            N.
+        eval_batches: disjoint batches of x (N, …) and y (N,), or tokens y (N, T); the published code uses 8 batches of 128
+            samples. All norms are measured on the first batch. As published, ‖g‖ is computed from the mean loss of that batch, so
+            the floor depends on N.
         headline_acc: accuracy on the whole test set, as a fraction.
         frozen_baseline_acc: accuracy of the frozen baseline on the whole test set, as a fraction.
         method_name: name of the method in the report.
@@ -215,7 +215,7 @@ def diagnose(
     rules, skip_remarks = _applicable(every_rule, frozen_baseline_acc)
     checks, network, batches, loss = _checked(model, eval_batches, headline_acc, frozen_baseline_acc, loss)
     checks.finish()
-    measurements, layer = _measured(network, batches, headline_acc, loss)
+    measurements, layer, zero = _measured(network, batches, headline_acc, loss)
     stability = measurements.scalars[STABILITY]
     audit = judged(measurements, frozen_baseline_acc, rules)
     return DiagnosisReport(
@@ -229,7 +229,7 @@ def diagnose(
         verdict=_in_text(audit, rules),
         edition=rules.name,
         notes=notes,
-        remarks=(*checks.traits.remarks, *_remarks(batches, measurements, audit), *skip_remarks),
+        remarks=(*checks.traits.remarks, *filter(None, [zero]), *_remarks(batches, measurements, audit), *skip_remarks),
         thresholds=_thresholds(every_rule),
         flags=_flags(audit),
         loss=loss_name(loss),
@@ -304,12 +304,13 @@ def _applicable(edition: Edition, frozen: float | None) -> tuple[Edition, list[s
 
 def _measured(
     network: nn.Module, batches: Sequence[Batch], headline: float | None, loss: Loss
-) -> tuple[Measurements, int]:
-    """Return the metrics, and the site ⌊L/2⌋ at which the stability across batches is measured."""
+) -> tuple[Measurements, int, str]:
+    """Return the metrics, the site ⌊L/2⌋ of the stability across batches, and why ‖g_L‖ is exactly zero, or ""."""
     first, objection = checked(network, *batches[0], "diagnose", user_task(batches[0][1], loss))
     layer = (first.sites - 1) // 2
     stability = Reading(None, objection) if objection else _stability(network, batches, first, layer, loss)
-    return measured(first, {ACCURACY.name: accuracy(headline), STABILITY: stability}, objection), layer
+    scalars = {ACCURACY.name: accuracy(headline), STABILITY: stability}
+    return measured(first, scalars, objection), layer, first.zero_reason(-1)
 
 
 def _stability(network: nn.Module, batches: Sequence[Batch], first: Observation, layer: int, loss: Loss) -> Reading:

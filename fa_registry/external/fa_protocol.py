@@ -28,10 +28,7 @@ FORMATS = {
     "D2_ref_validity": "‖g_L‖ {g_L:.4g} (floor {floor:g})",
     "D3_depth_utility": "margin {margin_pp:+.2f} pp over the frozen control (required {threshold_pp:g})",
 }
-ZERO = (
-    "‖g_L‖ is exactly zero: the gradient of the loss does not reach the states. An exact zero is not the defect of a small "
-    "reference gradient. D2 fires, as in the published code, and Γ is not defined"
-)
+ZERO = "An exact zero is not the defect of a small reference gradient. D2 fires, as in the published code, and Γ is not defined"
 NO_CONTROL = "no frozen accuracy was given, so D3 was not judged: as in the published code, D1 and D2 alone decide"
 
 
@@ -57,7 +54,7 @@ class FAProtocol:
         model: any nn.Module with `.blocks`, `.out_head` and optionally `.out_ln`. Each block must return its residual branch.
             Use `fa_registry.adapt` for other models.
         x_eval: input of the evaluation batch, (N, …).
-        y_eval: labels of the evaluation batch, (N,), or with `loss` also values in the shape of the outputs.
+        y_eval: labels of the evaluation batch, (N,), or tokens (N, T); with `loss` also values in the shape of the outputs.
         d1_threshold: largest allowed growth of ‖h_l‖ from block to block.
         d2_eps: d2_eps · d2_factor is the smallest allowed ‖g_L‖ (D2). As published, ‖g_L‖ is computed from the *mean* cross
             entropy over the evaluation batch, so D2 depends on N.
@@ -142,6 +139,7 @@ class FAProtocol:
             edition = dataclasses.replace(edition, rules=tuple(rule for rule in edition.rules if not rule.reference))
         audit = judged(measurements, frozen_baseline_acc, edition)
         report = self._as_published(audit, frozen_baseline_acc, test_acc)
+        report["remarks"] += [f"‖g_L‖: {zero}. {ZERO}"] if (zero := observation.zero_reason(-1)) else []
         if provisional:
             report["verdict"] = _marked(audit, edition).label
             report["remarks"] = [*report["remarks"], self._stand_in()]
@@ -210,7 +208,6 @@ class FAProtocol:
                 for finding in audit.findings
                 if _fires(finding) is None or finding.observed.value is None
             ]
-            + ([ZERO] if findings["D2"].observed.value == 0 else [])
             + ([] if "D3" in findings else [NO_CONTROL])
             + list(self.traits.remarks),
             "provisional": False,

@@ -18,6 +18,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.utils._pytree import tree_map_only
 
 from fa_registry.architectures import AdaptedNetwork
+from fa_registry.architectures._site_names import advice
 from fa_registry.errors import UsageError
 from fa_registry.external.block_parameters import parameters_between
 from fa_registry.network_mode import gradients_enabled, usable_for_gradients
@@ -123,11 +124,9 @@ def blocks_to_freeze(
     parts = _parts(model)
     unknown = [name for name in names if name not in parts]
     if unknown or not names:
-        module_names = ", ".join(name for name, _ in model.named_modules() if name)
-        hint = "" if names else "; use track(…, sites=…, control=True), or pass blocks=, or pass sites= and a batch x="
+        found_text = ", ".join(unknown) or "none, and the model has no .blocks"
         raise UsageError(
-            "frozen_control: expected names of the model's blocks, "
-            f"found {', '.join(unknown) or 'none, and the model has no .blocks'}; known: {module_names}{hint}"
+            f"frozen_control: expected names of the model's blocks, found {found_text}; {advice(_inner(model), 'blocks')}"
         )
     return names
 

@@ -256,9 +256,10 @@ class TrackedRun:
         self._source = reference.source
         if reference.check:
             self._objection = reference.check.objection
-        if self._objection and self._objection not in self._logged:
-            self._logged.append(self._objection)
-            LOG.warning("%s", self._objection)
+        for remark in filter(None, (self._objection, reference.zero)):
+            if remark not in self._logged:
+                self._logged.append(remark)
+                LOG.warning("%s", remark)
         reported = {self.headline.name: Reading(None, NOT_GIVEN.format(self.headline.metric.label)), **reported}
         return dataclasses.replace(measurements, scalars=dict(sorted({**measurements.scalars, **reported}.items())))
 
@@ -356,7 +357,7 @@ def _checked_batch(checks: Checks, network: nn.Module | None, batch: Any, loss: 
     """Return a copy of the batch (x, y) and the number of classes; add problems to `checks`."""
     is_pair = isinstance(batch, (tuple, list)) and len(batch) == 2
     x, y = map(_copied, batch) if is_pair else (None, None)
-    outputs = checks.batch(network, x, y, ("eval[0]", "eval[1]"), tokens=True, loss=loss)
+    outputs = checks.batch(network, x, y, ("eval[0]", "eval[1]"), loss=loss)
     if checks.problems or y.dim() > 1 or y.is_floating_point():
         return (x, y), outputs  # for tokens, rows and values, the classes are the model's outputs
     return (x, y), int(y.max()) + 1

@@ -15,6 +15,19 @@ EXACT_SITES = ("none", "last", "all")
 CREDIT_SCALES = ("sum", "mean")
 SAMPLE_TASKS = ("classification", "regression")  # with one target per sample
 ALL_TASKS = (*SAMPLE_TASKS, "token_prediction")
+# Properties that the negated credit −c does not have. Without one of them, B and −B, or c and −c, pass the same checks.
+SIGN_PROPERTIES = (
+    "exact",
+    "approaches_bp",
+    "block_jacobian_gives_bp",
+    "output_jacobian_gives_bp",
+    "transposed_weights_give_bp",
+    "usf_on_sign_weights_gives_bp",
+    "prediction_errors_give_bp",
+    "fixed_prediction_gives_bp",
+    "output_jacobian_gives_target_slope",
+    "modulation_gives_bp_at_the_input",
+)
 REQUIRED = ("name", "rule", "citation", "bibtex", "equations", "architectures", "feedback")
 
 
@@ -90,6 +103,11 @@ class MethodCard:
             problems.append("unsupported (the reason why the method does not support other architectures)")
         if problems:
             raise PluginError(f"the card of method {self.name!r} has missing or invalid fields: {', '.join(problems)}")
+
+    @property
+    def fixes_sign(self) -> bool:
+        """Whether a declared property determines the sign of the credit."""
+        return not set(SIGN_PROPERTIES).isdisjoint(self.properties)
 
     def is_exact(self, site: int, blocks: int) -> bool:
         """Return whether the credit at `site` equals the gradient by construction.

@@ -374,6 +374,8 @@ class Conformance:
     """one line per property that fails; the reason if the state is stated or unchecked"""
     architecture: str = ""
     """the architecture on which the method was checked"""
+    sign: Literal["tested", "not tested", ""] = ""
+    """whether a property that passed determines the sign of the credit; empty if the method was not checked"""
 
 
 @dataclass(frozen=True, repr=False)

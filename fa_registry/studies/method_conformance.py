@@ -71,7 +71,8 @@ def _conformance(record: RunRecord) -> Conformance:
     try:
         is_builtin = methods.CATALOG.location(spec.method).is_builtin
         if is_builtin and "digest" not in entry:
-            return Conformance("own")
+            card = methods.CATALOG.describe(spec.method).card
+            return Conformance("own", sign="tested" if card.fixes_sign else "not tested")
         if not is_builtin and entry.get("digest") == methods.CATALOG.code(spec.method)["digest"]:
             return _tested(jsonio.canonical(_key(spec)))
     except UnknownName:
@@ -89,7 +90,9 @@ def _stated(record: RunRecord, reason: str) -> Conformance:
         return Conformance("unchecked", (reason,))
     if recorded.state == "failed":
         return recorded
-    return Conformance("stated" if recorded.state == "passed" else "unchecked", (reason,), recorded.architecture)
+    if recorded.state != "passed":
+        return Conformance("unchecked", (reason,), recorded.architecture)
+    return Conformance("stated", (reason,), recorded.architecture, recorded.sign)
 
 
 def _key(spec: RunSpec) -> dict[str, Any]:
@@ -114,7 +117,8 @@ def _tested(key: str) -> Conformance:
 
     Other architectures are omitted, because the check of all architectures would take minutes.
     """
-    from fa_registry.conformance.small_networks import cannot_build  # loaded only for a third-party method
+    from fa_registry.conformance.outcomes import SIGN  # loaded only for a third-party method
+    from fa_registry.conformance.small_networks import cannot_build
     from fa_registry.conformance.suite import check_method
 
     key_fields = json.loads(key)
@@ -129,7 +133,9 @@ def _tested(key: str) -> Conformance:
         failures = tuple(
             f"{result.property}: {result.detail}" for result in process_end.value if result.outcome == "fail"
         )
-        return Conformance("failed" if failures else "passed", failures, architecture)
+        is_sign_tested = any(result.property == SIGN and result.outcome == "pass" for result in process_end.value)
+        sign = "tested" if is_sign_tested else "not tested"
+        return Conformance("failed" if failures else "passed", failures, architecture, sign)
     messages = (f"the conformance checks did not finish: {process_end.value.strip().splitlines()[-1]}",)
     return Conformance("unchecked", messages) if process_end.lost else Conformance("failed", messages, architecture)
 

@@ -21,7 +21,6 @@ from fa_registry.architectures import AdaptedNetwork, adapt, unwrapped
 from fa_registry.architectures._adapter import running_eagerly
 from fa_registry.architectures.base import Network
 from fa_registry.errors import EvidenceWarning, InvalidFields
-from fa_registry.tasks import NO_TOKENS
 from fa_registry.tasks._user_loss import Loss, UserLoss, are_probabilities, class_numbers, loss_problem, user_task
 from fa_registry.tasks.token_prediction import IGNORED
 from fa_registry.training.forward_traits import ForwardTraits, eval_pass, passes_with_traits
@@ -30,6 +29,7 @@ from fa_registry.training.output_range import OutputRange
 Batch = tuple[Tensor, Tensor]
 KEYWORDS = '; if the model takes keyword arguments, use fa_registry.adapt(model, …, inputs=lambda x: {"name": x})'
 LOGITS = "; to read the logits, use fa_registry.adapt(model, …, output=lambda out: out.logits)"
+OF_ADAPT = "model: expected a model with `.blocks`, or the result of fa_registry.adapt(model, sites=[…])"
 WITH_LOSS = "; for one-hot rows or values, name the loss of the model, for example loss='mse'"
 NOT_LOGITS = (
     "model: expected logits, because without `loss` the gradient of their cross entropy is measured; found {found}; name the loss "
@@ -85,8 +85,7 @@ class Checks:
         try:
             return model if isinstance(model, (Network, AdaptedNetwork)) else adapt(model)
         except InvalidFields as error:
-            self.problems += [f"model: {problem}" for problem in error.problems]
-            self.cause = error
+            self.problems += [f"{OF_ADAPT}; {problem}" for problem in error.problems]
             return None
 
     def fractions(self, **accuracies: Any) -> None:
@@ -138,7 +137,6 @@ class Checks:
         x: Any,
         y: Any,
         names: tuple[str, str],
-        tokens: bool = False,
         loss: Loss = "",
     ) -> int | None:
         """Check one eval batch, and append its problems to `problems`.
@@ -146,9 +144,9 @@ class Checks:
         Args:
             network: the network, or None if it is invalid.
             x: input, (N, …).
-            y: int64 labels, (N,), each smaller than the number of the network's outputs.
+            y: int64 labels, (N,), each smaller than the number of the network's outputs; or tokens (N, T), if the network's
+                outputs are (N, T, V).
             names: the names of x and y in messages.
-            tokens: whether y may also be tokens (N, T). For tokens, the network's outputs are (N, T, V).
             loss: as for `adapt`. With a loss, y may also be rows or values in the shape of the network's outputs.
 
         Returns:
@@ -161,17 +159,14 @@ class Checks:
         if len(self.problems) > problem_count:
             return None
         task = user_task(y, loss) if loss else None
-        by_position = tokens and y.dtype == torch.int64 and y.dim() == 2 and (task is None or task.by_position)
-        is_loss_named = isinstance(task, UserLoss) and (tokens or not task.by_position)
+        by_position = y.dtype == torch.int64 and y.dim() == 2 and (task is None or task.by_position)
+        is_loss_named = isinstance(task, UserLoss)
         has_labels = by_position or _are_labels(y) or is_loss_named
         if not has_labels:
-            is_one_hot = y.dim() != 2 or not y.numel() or y.max() <= 1
-            may_be_values = y.is_floating_point() or y.dim() > 1
-            hint = "" if tokens or is_one_hot else f"; {NO_TOKENS}, which is not supported here"
-            hint = hint or (WITH_LOSS if may_be_values else "")
-            shape = "(N,), or (N, T) for tokens" if tokens else "(N,)"
+            hint = WITH_LOSS if y.is_floating_point() or y.dim() > 1 else ""
+            found_text = f"{y.dtype} of shape {tuple(y.shape)}{hint}"
             self.problems.append(
-                f"{names[1]}: expected int64 labels of shape {shape}, found {y.dtype} of shape {tuple(y.shape)}{hint}"
+                f"{names[1]}: expected int64 labels of shape (N,), or (N, T) for tokens, found {found_text}"
             )
         if len(x) != len(y) or not len(y):
             self.problems.append(f"{names[0]}: expected one row per label, found {len(x)} rows for {len(y)} labels")
@@ -293,7 +288,8 @@ class Checks:
             return None
         if not isinstance(logits, Tensor) or logits.shape[:-1] != shape or logits.shape[-1] < 2:
             found_text = tuple(logits.shape) if isinstance(logits, Tensor) else _kind(logits)
-            hint = LOGITS if hasattr(logits, "logits") else ""
+            is_one_hot = isinstance(logits, Tensor) and logits.shape == shape  # y has the shape of the outputs
+            hint = LOGITS if hasattr(logits, "logits") else WITH_LOSS if is_one_hot else ""
             self.problems.append(
                 f"model: expected logits ({', '.join(map(str, shape))}, at least 2 classes), found {found_text}{hint}"
             )

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import BackwardHook
 
 from fa_registry.architectures import AdaptedNetwork, adapt, unwrapped
+from fa_registry.architectures.base import Network
 from fa_registry.diagnostics import (
     ForwardBackward,
     Observation,
@@ -68,8 +69,10 @@ def own_network(
     Returns:
         The network, or None if `model` is invalid.
     """
-    has_options = sites or readout or gradient
-    if not has_options or isinstance(unwrapped(model)[0], AdaptedNetwork) or not isinstance(model, nn.Module):
+    has_options = bool(sites or readout or gradient)
+    inner = unwrapped(model)[0]
+    is_observable = isinstance(inner, AdaptedNetwork) or (isinstance(inner, Network) and not has_options)
+    if is_observable or not isinstance(model, nn.Module):
         return checks.network(model)
     try:
         return adapt(model, sites, skip, readout, gradient=gradient or "backward")
@@ -240,11 +243,12 @@ class ReferenceSource:
     """The source of the reference gradient, and the result of its check.
 
     `source` describes how the gradient was computed. It is empty for the model's backward pass. `check` is None if this
-    measurement did not check the gradient.
+    measurement did not check the gradient. `zero` is the reason why the gradient at the last site is zero, or empty.
     """
 
     source: str = ""
     check: ReferenceCheck | None = None
+    zero: str = ""
 
 
 def measured(
@@ -297,7 +301,8 @@ def measured(
         sites[REFERENCE_CHECK] = check.deviations
     if forward_backward.widths:
         sites[WIDTHS] = tuple(map(Reading, forward_backward.widths))
-    return in_order(sites, measurements.scalars, measurements.failures), ReferenceSource(forward_backward.source, check)
+    source = ReferenceSource(forward_backward.source, check, base_observation.zero_reason(-1))
+    return in_order(sites, measurements.scalars, measurements.failures), source
 
 
 def _checked_pass(
@@ -369,7 +374,9 @@ def _credits(checks: Checks, rule_output: Any, states: Sequence[Tensor]) -> list
     if credit_list is None or len(credit_list) != len(states):
         found_text = f"{len(credit_list)} credits" if credit_list is not None else f"a {type(rule_output).__name__}"
         checks.problems.append(
-            f"credit: expected a list of {len(states)} credits, c_0 to c_{len(states) - 1}, found {found_text}"
+            f"credit: expected a list of {len(states)} credits, c_0 to c_{len(states) - 1}, found {found_text}; "
+            "c_0 belongs to what enters the first site, and c_1, c_2, … to what the sites return; if the rule gives no credit at "
+            "the entry, return [None, c_1, …]"
         )
         return [None] * len(states)
     for site, (credit, state) in enumerate(zip(credit_list, states, strict=True)):

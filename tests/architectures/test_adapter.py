@@ -334,7 +334,7 @@ def test_what_a_model_needs_is_suggested():
 def test_all_that_is_wrong_with_a_call_is_named_at_once():
     with pytest.raises(InvalidFields) as refused:
         adapt(build("outside", 2), sites=["nowhere"], skip="outer", readout="missing", output="logits")
-    assert [problem.split(":")[0] for problem in refused.value.problems] == ["skip", "sites", "readout", "output"]
+    assert [problem.split(":")[0] for problem in refused.value.problems] == ["sites", "skip", "readout", "output"]
 
 
 def test_no_hook_stays_behind_even_after_an_error():
@@ -349,8 +349,8 @@ def test_no_hook_stays_behind_even_after_an_error():
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"sites": ["blocks.7"]}, "found blocks.7; known: embed"),
-        ({"readout": "nowhere"}, "found nowhere; known: embed"),
+        ({"sites": ["blocks.7"]}, r'found blocks.7; pass sites=\["blocks.0", "blocks.1"\]'),
+        ({"readout": "nowhere"}, "unknown module 'nowhere'.*known: blocks"),
         ({"sites": ["blocks.0", "blocks.0"]}, "each site only once"),
         ({"skip": "beside"}, "expected one of outside, inside, none, found 'beside'"),
     ],

@@ -13,6 +13,10 @@ pytestmark = pytest.mark.long  # each import takes ten seconds
 @pytest.mark.parametrize(
     ("package", "code"),
     [
+        (
+            "transformers",
+            "import transformers, fa_registry; fa_registry.torchvision(); from transformers import GPT2LMHeadModel",
+        ),
         ("lightning", "import fa_registry.external.callbacks.lightning, lightning"),
         (
             "transformers",
@@ -20,7 +24,7 @@ pytestmark = pytest.mark.long  # each import takes ten seconds
         ),
     ],
 )
-def test_after_the_import_of_a_callback_its_trainer_can_be_imported(package, code):
+def test_after_the_repair_a_trainer_can_be_imported(package, code):
     pytest.importorskip(package)
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert ended.returncode == 0, ended.stderr

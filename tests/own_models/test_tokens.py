@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 import fa_registry
+from fa_registry.diagnostics.base import OTHER_POSITION
 from fa_registry.errors import InvalidFields
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 
@@ -90,6 +91,36 @@ def test_a_loop_on_tokens_reports_no_accuracy(tmp_path):
         fa_registry.track(Decoder(), method="mine", eval=(X, Y), store=f"sqlite:///{tmp_path}/store.db") as run,
     ):
         run.epoch(test_accuracy=0.5)
+
+
+def norms_of_the_mean_loss(model) -> list[float]:
+    """Return the median ‖∂(mean loss per token)/∂h_l‖ over positions, by autograd."""
+    gradients = exact(model, X, Y)
+    return [(each.flatten(0, 1).norm(dim=1).median() / Y.numel()).item() for each in gradients]
+
+
+def test_labels_per_token_are_a_token_task_in_the_protocol_and_the_diagnosis():
+    torch.manual_seed(0)
+    model = Decoder()
+    report = fa_registry.FAProtocol(model, X, Y).run(test_acc=0.3, frozen_baseline_acc=0.2)
+    assert report["verdict"] == "PASS"
+    assert report["diagnostics"]["D2_ref_validity"]["bp_grad_norms"] == pytest.approx(norms_of_the_mean_loss(model))
+    found = fa_registry.diagnose(model, [(X, Y), (X.flip(0), Y)], headline_acc=0.3)
+    assert found.bp_grad_norms == pytest.approx(norms_of_the_mean_loss(model))
+
+
+@pytest.mark.parametrize(("output", "is_named"), [(lambda z: z[:, -1], True), (lambda z: z.mean(1), False)])
+def test_a_loss_that_reads_only_later_positions_is_named_as_the_cause(output, is_named):
+    torch.manual_seed(0)
+    y = torch.arange(len(X)) % VOCABULARY
+    network = fa_registry.adapt(Decoder(), output=output)
+    cause = OTHER_POSITION.format(LENGTH, LENGTH)
+    report = fa_registry.FAProtocol(network, X, y).run(test_acc=0.3)
+    assert (report["diagnostics"]["D2_ref_validity"]["g_L"] == 0) == is_named
+    assert any(cause in remark for remark in report["remarks"]) == is_named
+    found = fa_registry.alignment(network, (X, y), lambda *_: [torch.ones(len(X), WIDTH)] * 3)
+    assert any(cause in remark for remark in found.remarks) == (cause in found.gamma[-1].reason) == is_named
+    assert any(cause in remark for remark in fa_registry.diagnose(network, [(X, y)]).remarks) == is_named
 
 
 @pytest.mark.parametrize(

@@ -356,12 +356,17 @@ def _code(record: RunRecord) -> str:
 
 
 def _conformance(record: RunRecord) -> str:
-    """Return the result of the conformance suite for a third-party method, or ""."""
+    """Return the result of the conformance suite, or "" for a built-in method whose sign is tested."""
     conformance = record.conformance
-    if conformance is None or conformance.state == "own":
+    if conformance is None:
         return ""
+    sign = "sign not tested" if conformance.sign == "not tested" else ""
+    if conformance.state == "own":
+        return sign
     location = f" on {conformance.architecture}" if conformance.architecture else ""
-    return f"{conformance.state}{location}{': ' if conformance.failures else ''}{'; '.join(conformance.failures)}"
+    return f"{conformance.state}{location}" + "".join(
+        f"{mark}{text}" for mark, text in ((", ", sign), (": ", "; ".join(conformance.failures))) if text
+    )
 
 
 def _statement(term: str, records: Sequence[RunRecord], describe: Callable[[RunRecord], str]) -> Iterator[Entry]:
