@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from fa_registry.errors import Problem
 from fa_registry.records import Option, Scalar
 
 VALUES, TOKENS = "values", "tokens"  # inputs of an architecture
@@ -39,13 +40,13 @@ class ArchitectureCard:
         """Return the values of all options. An option that is not given has its default."""
         return {name: options.get(name, option.default) for name, option in self.options.items()}
 
-    def conflicts(self, options: Mapping[str, Scalar]) -> list[str]:
+    def conflicts(self, options: Mapping[str, Scalar]) -> list[Problem]:
         """Return one problem for each option that needs another one, see Option.needs.
 
         `options` are the values of all options. An option that the card does not have is not needed.
         """
         return [
-            f"{name}: expected {option.default} with {option.needs}=false, found {options[name]}"
+            Problem((name,), f"expected {option.default} with {option.needs}=false, found {options[name]}")
             for name, option in self.options.items()
             if options.get(name, option.default) != option.default and not options.get(option.needs, True)
         ]

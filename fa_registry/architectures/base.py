@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from fa_registry.architectures._card import TOKENS, VALUES, ArchitectureCard  # noqa: F401 - names of this module
 from fa_registry.architectures._stream import norm_name, recorded_streams, stream_of  # noqa: F401 - names of this module
+from fa_registry.errors import Problem
 from fa_registry.records import Scalar
 from fa_registry.tasks import Task
 from fa_registry.token_axes import broadcast_over_positions
@@ -202,7 +203,7 @@ class Architecture(abc.ABC):
             generator: Random number generator of the weights.
         """
 
-    def check(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...]) -> list[str]:
+    def check(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...]) -> list[Problem]:
         """Return the problems of the options for images of this shape; by default an empty list."""
         return []
 

@@ -14,6 +14,7 @@ from fa_registry.architectures._block_form import BLOCK_OPTIONS, OPTIONS, BlockF
 from fa_registry.architectures._layers import affine, linear
 from fa_registry.architectures.base import TOKENS, Architecture, ArchitectureCard, Network
 from fa_registry.architectures.vit_mini import TransformerBranch, block_size
+from fa_registry.errors import Problem
 from fa_registry.records import Option, Scalar
 
 
@@ -72,14 +73,15 @@ class CausalTransformer(Architecture):
         inputs=TOKENS,
     )
 
-    def check(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...]) -> list[str]:
+    def check(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...]) -> list[Problem]:
         """Return problems if `heads` does not divide d_hidden, or if an input is not one sequence of tokens."""
         width, heads = int(options["d_hidden"]), int(options["heads"])
-        problems = [f"heads: expected a divisor of d_hidden {width}, found {heads}"] if width % heads else []
+        problems = (
+            [Problem(("heads",), f"expected a divisor of d_hidden {width}, found {heads}")] if width % heads else []
+        )
         if len(image_shape) != 1:
-            problems.append(
-                f"expected a data set whose inputs are sequences of tokens (T,), found inputs {image_shape}"
-            )
+            text = f"expected a data set whose inputs are sequences of tokens (T,), found inputs {image_shape}"
+            problems.append(Problem((), text))
         return problems
 
     def parameters(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int) -> int:

@@ -12,6 +12,7 @@ from torch import nn
 
 from fa_registry.architectures._layers import conv, linear
 from fa_registry.architectures.base import Architecture, ArchitectureCard, Network
+from fa_registry.errors import Problem
 from fa_registry.records import Option, Scalar
 from fa_registry.token_axes import mean_over_positions
 
@@ -39,15 +40,13 @@ class SmallCNN(Architecture):
         "after the first two layers",
     )
 
-    def check(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...]) -> list[str]:
+    def check(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...]) -> list[Problem]:
         """Return a problem if images (C, H, W) are too small for two poolings."""
         _, height, image_width = image_shape
         if min(height, image_width) >= SHRUNK:
             return []
-        return [
-            f"image size: expected at least {SHRUNK}×{SHRUNK} pixels, because the network has two 2×2 pools; found "
-            f"{height}×{image_width}"
-        ]
+        needed = f"expected images of at least {SHRUNK}×{SHRUNK} pixels, because the network has two 2×2 pools"
+        return [Problem((), f"{needed}; found {height}×{image_width}")]
 
     def parameters(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int) -> int:
         channels, height, image_width = image_shape

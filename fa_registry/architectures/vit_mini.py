@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from fa_registry.architectures._block_form import BLOCK_OPTIONS, OPTIONS, BlockForm, scaled
 from fa_registry.architectures._layers import affine, linear, patches
 from fa_registry.architectures.base import Architecture, ArchitectureCard, Network
+from fa_registry.errors import Problem
 from fa_registry.records import Option, Scalar
 
 MLP_RATIO = 4
@@ -167,7 +168,7 @@ class VitMini(Architecture):
         block_options=("heads", *BLOCK_OPTIONS),
     )
 
-    def check(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...]) -> list[str]:
+    def check(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...]) -> list[Problem]:
         """Return problems if `patch` does not divide the image size, or `heads` does not divide d_hidden.
 
         `patch` must divide both the height and the width of images (C, H, W).
@@ -176,9 +177,10 @@ class VitMini(Architecture):
         width, heads, patch = int(options["d_hidden"]), int(options["heads"]), int(options["patch"])
         problems = []
         if height % patch or image_width % patch:
-            problems.append(f"patch: expected a divisor of the image size {height}×{image_width}, found {patch}")
+            text = f"expected a divisor of the image size {height}×{image_width}, found {patch}"
+            problems.append(Problem(("patch",), text))
         if width % heads:
-            problems.append(f"heads: expected a divisor of d_hidden {width}, found {heads}")
+            problems.append(Problem(("heads",), f"expected a divisor of d_hidden {width}, found {heads}"))
         return problems
 
     def parameters(self, options: Mapping[str, Scalar], image_shape: tuple[int, ...], classes: int) -> int:

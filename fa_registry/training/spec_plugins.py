@@ -83,7 +83,7 @@ class SpecPlugins:
         described = self.describe("architecture")
         return (described.card if described.suffices else self.architecture).resolve(options)
 
-    def misfits(self, options: Mapping[str, Scalar]) -> list[str]:
+    def misfits(self, options: Mapping[str, Scalar]) -> list[Problem]:
         """Return the problems of the architecture's options for the data set."""
         described, values = self.describe("architecture"), self.resolve(options)
         conflicts = described.card.conflicts(values)

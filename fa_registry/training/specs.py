@@ -130,7 +130,7 @@ def _check_together(values: dict[str, Any], plugins: SpecPlugins) -> list[Proble
         network_problems = task_problems(plugins.describe("method").card, plugins.describe("architecture").card, task)
     if has_network and "dataset" in values and not network_problems and not problems:
         misfits = plugins.misfits(values.get("architecture_options", {}))
-        network_problems = [Problem(("architecture_options",), problem) for problem in misfits]
+        network_problems = [Problem(("architecture_options", *each.steps), each.text) for each in misfits]
     return [*problems, *network_problems, *(_check_pairing(values, plugins) if has_method else ())]
 
 

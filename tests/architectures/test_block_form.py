@@ -211,7 +211,7 @@ def test_every_method_keeps_the_contract(method, name):
 def test_forms_that_a_network_cannot_have(options, fields):
     with pytest.raises(InvalidFields) as caught:
         tiny_spec(architecture_options=options)
-    assert [problem.text.partition(":")[0] for problem in caught.value.problems] == fields
+    assert [problem.steps[1] for problem in caught.value.problems] == fields
 
 
 def test_a_method_refuses_an_option_that_its_card_does_not_support():

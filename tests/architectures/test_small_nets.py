@@ -92,7 +92,7 @@ def test_states_are_the_layers_written_out_and_there_is_no_skip():
 @pytest.mark.parametrize("shape", [(1, 3, 8), (1, 8, 3), (64, 1, 1)])
 def test_images_too_small_for_two_pools_are_refused(shape):
     expected = (
-        f"image size: expected at least 4×4 pixels, because the network has two 2×2 pools; found {shape[1]}×{shape[2]}"
+        f"expected images of at least 4×4 pixels, because the network has two 2×2 pools; found {shape[1]}×{shape[2]}"
     )
     assert SMALL_CNN.check(SMALL_CNN.resolve({}), shape) == [expected]
 

@@ -129,12 +129,12 @@ def test_a_credit_with_tokens_enters_as_it_is(broadcast):
 def test_all_that_does_not_fit_is_named_at_once():
     options = PLUGIN.resolve({"d_hidden": 16, "heads": 3, "patch": 4})
     problems = PLUGIN.check(options, (3, 10, 12))
-    assert [one.split(":")[0] for one in problems] == ["patch", "heads"] and "10×12" in problems[0]
+    assert [one.steps for one in problems] == [("patch",), ("heads",)] and "10×12" in problems[0]
 
 
 @pytest.mark.parametrize("patch", [3, 5, 16])
 def test_a_patch_that_does_not_tile_the_image_is_refused(patch):
     """Before any run is made, for every caller that asks for a specification."""
-    expected = f"architecture_options: patch: expected a divisor of the image size 8×8, found {patch}"
+    expected = f"architecture_options.patch: expected a divisor of the image size 8×8, found {patch}"
     with pytest.raises(InvalidFields, match=expected):
         tiny_spec(architecture="vit_mini", dataset="digits_centred", architecture_options={"patch": patch})
