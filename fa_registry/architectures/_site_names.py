@@ -13,7 +13,10 @@ MOST_LISTED = 12  # suggested sites that a message lists one by one
 
 
 def names_argument(names: Sequence[str], argument: str = "sites") -> str:
-    """Return source code of an argument, such as `sites=["body.0", "body.1"]`; of many numbered names, a comprehension."""
+    """Return source code of an argument, such as `sites=["body.0", "body.1"]`.
+
+    Many numbered names are written as a comprehension.
+    """
     parent = names[0].rpartition(".")[0]
     if len(names) > MOST_LISTED and list(names) == [f"{parent}.{index}" for index in range(len(names))]:
         return f'{argument}=[f"{parent}.{{index}}" for index in range({len(names)})]'
@@ -22,7 +25,7 @@ def names_argument(names: Sequence[str], argument: str = "sites") -> str:
 
 
 def advice(model: nn.Module, argument: str = "sites", pointed_at: Sequence[Any] = ()) -> str:
-    """Return how to name the blocks of a model in `argument`: the source code to write, or the known names."""
+    """Return how to name the blocks of a model: the source code of `argument`, or the known names."""
     if names := suggested_sites(model, pointed_at):
         return f"pass {names_argument(names, argument)}; model.named_modules() has all names"
     known = [name for name, module in model.named_modules() if name and not is_container(module)]
@@ -30,7 +33,9 @@ def advice(model: nn.Module, argument: str = "sites", pointed_at: Sequence[Any] 
 
 
 def suggested_sites(model: nn.Module, pointed_at: Sequence[Any] = ()) -> list[str]:
-    """Return the names of modules that are probably the blocks of a model; empty if the model has no chain of equal modules.
+    """Return the names of modules that are probably the blocks of a model.
+
+    The list is empty if the model has no chain of equal modules.
 
     The blocks are the modules of the ModuleList with the most weights. Without a list, they are the longest chain of modules of
     one class, in the outermost part of the model that has a chain. A last module of another shape is the head, and left out.
@@ -63,7 +68,10 @@ def _parts(module: nn.Module) -> Iterator[nn.Module]:
 
 
 def _chain(modules: Sequence[nn.Module]) -> list[nn.Module]:
-    """Return the modules of the most frequent class that has weights, without a head; empty if there are fewer than two."""
+    """Return the modules of the most frequent class that has weights, without a head.
+
+    The list is empty if there are fewer than two.
+    """
     classes: dict[type, list[nn.Module]] = {}
     for module in modules:
         if any(True for _ in module.parameters()):

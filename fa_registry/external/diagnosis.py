@@ -305,7 +305,7 @@ def _applicable(edition: Edition, frozen: float | None) -> tuple[Edition, list[s
 def _measured(
     network: nn.Module, batches: Sequence[Batch], headline: float | None, loss: Loss
 ) -> tuple[Measurements, int, str]:
-    """Return the metrics, the site ⌊L/2⌋ of the stability across batches, and why ‖g_L‖ is exactly zero, or ""."""
+    """Return the metrics, the site ⌊L/2⌋ of the stability over batches, and why ‖g_L‖ is exactly 0, or ""."""
     first, objection = checked(network, *batches[0], "diagnose", user_task(batches[0][1], loss))
     layer = (first.sites - 1) // 2
     stability = Reading(None, objection) if objection else _stability(network, batches, first, layer, loss)

@@ -10,7 +10,7 @@ import pytest
 from fa_registry.metrics import DECLARED, SITE_TABLES
 from fa_registry.protocol.grouping import groups
 from fa_registry.provenance import NOT_A_CHECKOUT
-from fa_registry.records import Measurements, Reading, RunAudit
+from fa_registry.records import Conformance, Measurements, Reading, RunAudit
 from fa_registry.reporting.pages.form_tables import (
     OF_MAPS,
     description,
@@ -210,6 +210,23 @@ def test_an_adopted_run_says_so_and_one_that_was_trained_here_says_nothing(texts
     assert texts("Adopted", {}, {}) == ([], [])
     found = texts("Adopted", {"origin": {"trained": "", "file": "w.pt"}}, {})
     assert found == (["file w.pt"], [(report.runs[2].record.run_id,)])
+
+
+@pytest.mark.parametrize(
+    ("conformance", "shown"),
+    [
+        (None, False),
+        (Conformance("own", sign="tested"), False),
+        (Conformance("own", sign="not tested"), True),
+        (Conformance("passed", sign="tested"), False),
+        (Conformance("passed", sign="not tested"), True),
+        (Conformance("failed", ("bp",), sign="not tested"), True),
+    ],
+)
+def test_a_form_says_that_the_sign_of_a_method_was_not_tested(entries, report, conformance, shown):
+    runs = tuple(with_record(run, conformance=conformance) for run in report.runs)
+    found = entries("dfa", dataclasses.replace(report, runs=runs)).get("Conformance", ())
+    assert any("sign not tested" in value.text for value in found) == shown
 
 
 @pytest.mark.parametrize(
