@@ -58,7 +58,8 @@ def suggested_sites(model: nn.Module, pointed_at: Sequence[Any] = ()) -> list[st
 
 def is_container(module: nn.Module) -> bool:
     """Return whether a module only contains others and cannot be called, as nn.ModuleList."""
-    return type(module).forward is nn.Module.forward
+    # the forward of a compiled module is an attribute of the object, not of its class
+    return getattr(module.forward, "__func__", None) is nn.Module.forward
 
 
 def _parts(module: nn.Module) -> Iterator[nn.Module]:
