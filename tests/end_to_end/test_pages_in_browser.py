@@ -181,6 +181,22 @@ def test_the_map_shows_the_chosen_method_and_seed_alone_by_mouse_and_key(opened)
     assert shown.count() == 16 and shown.first.locator("title").text_content() == third
 
 
+def test_a_browser_without_has_shows_the_first_choice_of_the_map(browser, folder, tmp_path):
+    """A selector that no browser knows stands for :has in a browser that does not know it."""
+    older = tmp_path / "older.html"
+    older.write_text((folder / INDEX).read_text(encoding="utf-8").replace(":has(", ":unknown("), encoding="utf-8")
+    counts = []
+    for path in (folder / INDEX, older):
+        page = browser.new_page(viewport=LAPTOP)
+        page.goto(path.as_uri())
+        figure = page.locator(".map").first
+        shown = figure.locator(".cells").first.locator("path:visible")
+        counts.append((shown.count(), shown.first.locator("title").text_content()))
+        assert (figure.locator("fieldset:visible").count() == 0) == (path == older)
+        page.close()
+    assert counts[0] == counts[1]
+
+
 @pytest.mark.parametrize("name", [INDEX, FORM])
 def test_paper_holds_the_tables_uncut_and_what_is_folded_on_the_screen(opened, name, tmp_path):
     page = opened(name, color_scheme="dark")
