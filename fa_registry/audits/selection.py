@@ -63,7 +63,9 @@ def select_runs(tracker: Tracker, selector: RunSelector) -> Selection:
         NothingSelected: none of the chosen runs is finished.
     """
     if len(selector.ways) != 1:
-        options = ", ".join(selector.ways) or "none"
+        options = (
+            ", ".join(selector.ways) or f"none; runs of `train` and `track` are in --experiment {schema.EXPERIMENT}"
+        )
         raise UsageError(f"expected exactly one of --study, --experiment and --run, found {options}")
     if selector.study:
         selection = _by_study(tracker, selector)

@@ -35,8 +35,8 @@ NO_INITIAL = "the states at initialisation are not known"
 NO_GRADIENT = "the reference gradient is exactly zero for every sample"
 OTHER_POSITION = (
     "a state (N, T, D) is measured at its first position, but the loss depends on this state only at later positions. The last of "
-    "them is {} of {}, as with out.logits[:, -1] of a causal decoder. Give one label per token, y (N, T), with "
-    "output=lambda out: out.logits, or let the output depend on all positions, as out.logits.mean(1) does"
+    "them is {} of {}, as with out.logits[:, -1] of a causal decoder. Give one label per token, y (N, T), or −100 for all but the "
+    "last, with output=lambda out: out.logits, or let the output depend on all positions, as out.logits.mean(1) does"
 )
 
 

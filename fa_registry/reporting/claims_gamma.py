@@ -120,6 +120,7 @@ def _answer(runs: Sequence[RunAudit], with_gamma: Sequence[RunAudit], has_feedba
     complete = [run for run in with_gamma if run.record.status == "complete"]
     reason = _taken_back(runs)
     null_text = _null_text(complete, not reason, all(map(_allows_comparison, runs)))
+    rest = f". {null_text}" if null_text else ""
     if reason:
         gamma = value_range(with_gamma, lambda run: scalar_metric(run.record, HEADLINE_GAMMA), "cos")
         if " to " in gamma:
@@ -128,7 +129,7 @@ def _answer(runs: Sequence[RunAudit], with_gamma: Sequence[RunAudit], has_feedba
         gamma += f", {AGAINST}," if _is_negative(with_gamma) else ""
         unproven = _grouped((run for run in complete if _no_null(run)), _no_null)
         no_null = "; ".join(f"{text}{_of_seeds(several, with_gamma)}" for text, several in unproven.items())
-        more = "".join((f"; also, {NOT_SHOWN} ({no_null})" if no_null else "", f". {null_text}" if null_text else ""))
+        more = "".join((f"; also, {NOT_SHOWN} ({no_null})" if no_null else "", rest))
         return "not aligned", f"{GAMMA} = {gamma} is no evidence of useful credit: {reason}{more}"
     if len(complete) < len(with_gamma):
         return None  # a run that broke off has a separate claim
@@ -136,17 +137,17 @@ def _answer(runs: Sequence[RunAudit], with_gamma: Sequence[RunAudit], has_feedba
     failing = with_state(with_gamma, NOT_SPECIFIC)
     if verdict := _sign_claim(with_gamma) or (not failing and _size_claim(with_gamma)):
         key, text = verdict
-        return key, f"{gamma_text} {text}. {null_text}"
+        return key, f"{gamma_text} {text}{rest}"
     if failing:
-        return "not specific", f"{gamma_text} is not {FROM_TRAINING} at every site. {null_text}"
+        return "not specific", f"{gamma_text} is not {FROM_TRAINING} at every site{rest}"
     unproven = [run for run in with_gamma if run not in with_state(with_gamma, SPECIFIC)]
     passing = all(map(passes, with_gamma))
     if not unproven:
         if passing:
-            return "aligned by feedback", f"{gamma_text} {ALIGNED}, for the feedback used in training only. {null_text}"
+            return "aligned by feedback", f"{gamma_text} {ALIGNED}, for the feedback used in training only{rest}"
         if all(map(_is_sound, runs)):
-            return "specific", f"{gamma_text} is {FROM_TRAINING}. {null_text}"
-        return "no evidence", f"{gamma_text} {NO_EVIDENCE}. {null_text}"
+            return "specific", f"{gamma_text} is {FROM_TRAINING}{rest}"
+        return "no evidence", f"{gamma_text} {NO_EVIDENCE}{rest}"
     reasons = "; ".join(filter(None, dict.fromkeys(map(_no_null, unproven))))
     not_shown = f"{NOT_SHOWN} ({reasons})" if reasons else NOT_SHOWN
     if passing and not has_feedback:

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from fa_registry.architectures import AdaptedNetwork, adapt, unwrapped
 from fa_registry.architectures._adapter import running_eagerly
+from fa_registry.architectures._site_names import names_argument, suggested_sites
 from fa_registry.architectures.base import Network
 from fa_registry.errors import EvidenceWarning, InvalidFields
 from fa_registry.tasks._user_loss import Loss, UserLoss, are_probabilities, class_numbers, loss_problem, user_task
@@ -85,7 +86,9 @@ class Checks:
         try:
             return model if isinstance(model, (Network, AdaptedNetwork)) else adapt(model)
         except InvalidFields as error:
-            self.problems += [f"{OF_ADAPT}; {problem}" for problem in error.problems]
+            names = suggested_sites(model) if isinstance(model, nn.Module) else []
+            advice = [f"pass fa_registry.adapt(model, {names_argument(names)})"] if names else error.problems
+            self.problems += [f"{OF_ADAPT}; {each}" for each in advice]
             return None
 
     def fractions(self, **accuracies: Any) -> None:
