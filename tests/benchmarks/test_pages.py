@@ -22,7 +22,7 @@ BLOCKS = [
     (FASHION, fashion, fashion.render_epochs),
     (tokens.PAGE, tokens, tokens.render),
     (calibration.PAGE, calibration, calibration.render),
-    (studies.PAGES["methods"], studies, partial(studies.render, study="methods")),
+    *((page, studies, partial(studies.render, study=name)) for name, page in studies.PAGES.items()),
     *((page, remedies, partial(remedies.render, study=name)) for name, page in remedies.PAGES.items()),
 ]
 
