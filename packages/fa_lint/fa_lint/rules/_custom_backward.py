@@ -86,12 +86,12 @@ class CustomFunction:
         return names if self.setup is not None else names[1:]
 
 
-def feedback_functions(syntax: Syntax) -> Iterator[Hit]:
-    """Yield each autograd Function whose backward pass multiplies by a matrix that is not the weight."""
+def feedback_functions(syntax: Syntax) -> Iterator[tuple[str, Hit]]:
+    """Yield the name of each autograd Function whose backward pass multiplies by a matrix that is not the weight."""
     for function in _custom_functions(syntax):
         hit = _judge(syntax, function)
         if hit is not None:
-            yield hit
+            yield function.owner.name, hit
 
 
 def _custom_functions(syntax: Syntax) -> Iterator[CustomFunction]:
@@ -260,7 +260,7 @@ def _same_weight(
     inputs = function.inputs
     positions = [inputs.index(name) for name in sorted(origins) if name in inputs]
     weight_positions = [inputs.index(name) for name in sorted(multiplication.weights.origins) if name in inputs]
-    calls = [call for call in syntax.every(ast.Call) if _applies(syntax, call, function.owner.name)]
+    calls = [call for call in syntax.every(ast.Call) if applies(syntax, call, function.owner.name)]
     calls = [call for call in calls if len(call.args) > max([*positions, *weight_positions], default=-1)]
     if not calls or not positions or not weight_positions:
         return False
@@ -277,7 +277,7 @@ def _same_weight(
     )
 
 
-def _applies(syntax: Syntax, call: ast.Call, owner: str) -> bool:
+def applies(syntax: Syntax, call: ast.Call, owner: str) -> bool:
     """Return whether a call is `Owner.apply(…)`, or calls a variable that is set to `Owner.apply`."""
     callee = call.func
     if isinstance(callee, ast.Name):

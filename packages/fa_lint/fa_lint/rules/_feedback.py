@@ -45,7 +45,7 @@ def _conditions(syntax: Syntax) -> Iterator[Hit]:
                 yield Hit(
                     statement, f"`{syntax.snippet(statement)}` reports perfect alignment if the feedback is missing"
                 )
-            elif _returns_one(syntax, statement) and _asks_for_nothing(node.test):
+            elif _returns_one(syntax, statement) and is_empty_test(node.test):
                 yield Hit(statement, f"`{syntax.snippet(statement)}` reports perfect alignment if a value is missing")
     for node in syntax.every(ast.ExceptHandler):
         for statement in node.body:
@@ -82,10 +82,10 @@ def _asks_for_feedback(test: ast.expr) -> bool:
     return is_presence_test and names_feedback(test)
 
 
-def _asks_for_nothing(test: ast.expr) -> bool:
+def is_empty_test(test: ast.expr) -> bool:
     """Return whether a condition tests for a missing or zero value, such as `credit is None`."""
     if isinstance(test, ast.BoolOp):
-        return any(map(_asks_for_nothing, test.values))
+        return any(map(is_empty_test, test.values))
     if isinstance(test, ast.Compare):
         zero = isinstance(test.ops[0], ast.Eq) and number(test.comparators[0]) == 0
         return zero or isinstance(test.ops[0], (ast.Is, ast.NotIn))

@@ -79,6 +79,26 @@ def assignments(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
         yield node.target, node.value
 
 
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
+
+
+def elementwise(value: ast.expr) -> ast.expr:
+    """Return the tuple in `[f(x) for x in (a, b)]` or `map(f, (a, b))`, and any other expression unchanged."""
+    if isinstance(value, COMPREHENSIONS) and len(value.generators) == 1:
+        return value.generators[0].iter
+    is_map = isinstance(value, ast.Call) and last_name(value.func) == "map" and len(value.args) == 2
+    return value.args[1] if is_map else value
+
+
+def element_pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Yield each element of a tuple of targets with its value; if the values are unknown, yield the pair itself."""
+    parts = elementwise(value)
+    if isinstance(target, ast.Tuple) and isinstance(parts, ast.Tuple) and len(target.elts) == len(parts.elts):
+        yield from zip(target.elts, parts.elts, strict=True)
+    else:
+        yield target, value
+
+
 def is_own(node: ast.AST) -> bool:
     """Return whether a node is an attribute of `self`."""
     return isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"

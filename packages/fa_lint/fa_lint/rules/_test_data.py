@@ -11,16 +11,18 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 
-from fa_lint.rules._flow import assignments
+from fa_lint.rules._flow import assignments, element_pairs, is_own
 from fa_lint.syntax import FUNCTIONS, Syntax, last_name
 
 TEST = re.compile(
-    r"(?!\w*(reward|return|episode))(\w+_)?test(_\w+|\d*|set|s|loaders?|data|dl|ds|iter|acc\w*|loss\w*|err\w*|x|y)",
+    r"(?!\w*(reward|return|episode))(\w+_)?test(_\w+|\d*|set|s|loaders?|data|dl|ds|iter|acc\w*|loss\w*|err\w*|x|y)|[xy]_?te",
     re.IGNORECASE,
 )
 OTHER = re.compile(
-    r"(\w+_)?(val|valid|validation|dev|holdout|train|training)(_\w+|set|loader|data|acc\w*|loss\w*)?", re.IGNORECASE
+    r"(\w+_)?(val|valid|validation|dev|holdout|train|training)(_\w+|set|loader|data|acc\w*|loss\w*)?|[xy]_?(va|tr)", re.IGNORECASE
 )
+TRAIN = re.compile(r"(\w+_)?train(ing)?(_?(data|ds|dl|set|loaders?|dataset|dataloaders?|x|y|images|labels))?|[xy]_?tr", re.I)
+VALIDATION = re.compile(r"(\w+_)?(val|valid|validation)(_?(data|ds|dl|set|loaders?|dataset|dataloaders?|x|y))?|eval_set", re.I)
 PARTS = (
     "random_split",
     "Subset",
@@ -35,6 +37,7 @@ PARTS = (
 )
 COUNTS = ("len", "range", "print", "isinstance", "id", "type")
 UPDATES = ("step", "fit", "partial_fit", "sub_", "add_", "apply_gradients")
+RATES = ("lr", "eta", "learning_rate", "step_size", "rate")
 MOST_ROUNDS = 8  # assignments are read again until no further variable depends on the test set
 
 
@@ -62,13 +65,13 @@ class TestSetUse:
         self.reaching: dict[ast.Name, list[ast.Name]] = {}
         self.dependent: set[ast.Name] = set()  # assigned names whose value depends on the test set
         self.parts: set[ast.Name] = set()  # assigned names whose value is a part of a data set
-        self.passed: set[tuple[ast.AST, str]] = (
-            set()
-        )  # parameters that receive test data in every call of their function
+        self.passed: set[tuple[ast.AST, str]] = set()  # parameters that are test data in every call of their function
+        self.pairs: list[tuple[ast.expr, ast.expr]] = []
+        self.active: set[ast.AST] = set()  # training functions whose results are being checked
 
     def follow(self) -> None:
         """Find all assignments whose value depends on the test set."""
-        pairs = list(self._assigned())
+        self.pairs = pairs = list(self._assigned())
         for target, value in pairs:
             if _takes_part(value):
                 self.parts |= {name for name in ast.walk(target) if isinstance(name, ast.Name)}
@@ -93,7 +96,9 @@ class TestSetUse:
         if isinstance(node, ast.Subscript):
             key = node.slice.value if isinstance(node.slice, ast.Constant) else None
             if isinstance(key, str):
-                return not OTHER.fullmatch(key) and (bool(TEST.fullmatch(key)) or self.has(node.value))
+                is_split = isinstance(node.value, ast.Name) and not self.parts.isdisjoint(self._reaching(node.value))
+                is_test = TEST.fullmatch(key) is not None and not is_split
+                return not OTHER.fullmatch(key) and (is_test or self.has(node.value))
             return not isinstance(node.slice, ast.Slice) and self.has(node.value)
         if isinstance(node, ast.Call):
             return self._call(node)
@@ -134,12 +139,22 @@ class TestSetUse:
             return True
         function = self.functions.get(name)
         if name in self.training:
-            return False  # the result, such as a model, need not be a measurement
+            return self._returns_test(function)  # the result, such as a model, need not be a measurement
         operands = [*call.args, *(keyword.value for keyword in call.keywords)]
         if any(_names_other(operand) for operand in operands):
             return False
         owner = [call.func.value] if isinstance(call.func, ast.Attribute) else []
         return any(map(self.has, (*owner, *operands))) or (function is not None and self._reads(function))
+
+    def _returns_test(self, function: ast.AST | None) -> bool:
+        """Return whether the result of a training function depends on the test set."""
+        if function is None or function in self.active:
+            return False
+        self.active.add(function)
+        results = [part.value for part in ast.walk(function) if isinstance(part, ast.Return) and part.value is not None]
+        found = any(map(self.has, results))
+        self.active.remove(function)
+        return found
 
     def _passed(self) -> set[tuple[ast.AST, str]]:
         """Return the parameters that receive test data in every call of their function in the file."""
@@ -158,6 +173,9 @@ class TestSetUse:
 
     def _reads(self, function: ast.AST) -> bool:
         """Return whether a function reads test data that are defined outside of the function."""
+        attributes = [part for part in ast.walk(function) if isinstance(part, ast.Attribute) and is_own(part)]
+        if any(TEST.fullmatch(part.attr) for part in attributes) and function.name not in self.training:
+            return True
         loads = {part.id for part in ast.walk(function) if isinstance(part, ast.Name)} - self.bound[function]
         return any(store in self.dependent for name in loads for store in self.stores.get((self.syntax.tree, name), ()))
 
@@ -195,7 +213,8 @@ class TestSetUse:
         for node in self.syntax.parents:
             if isinstance(node, (ast.For, ast.AsyncFor)):
                 yield node.target, node.iter
-            yield from assignments(node)
+            for target, value in assignments(node):
+                yield from element_pairs(target, value)
 
     def _dependent(self, target: ast.expr, value: ast.expr) -> list[ast.Name]:
         """Return those variables of an assignment target that depend on the test set.
@@ -234,6 +253,9 @@ def _updates(node: ast.AST, updates: Sequence[str]) -> bool:
             and isinstance(part.op, ast.Sub)
             and not isinstance(part.value, ast.Constant)
         ):
+            return True
+        is_difference = isinstance(part, ast.BinOp) and isinstance(part.op, ast.Sub) and isinstance(part.right, ast.BinOp)
+        if is_difference and last_name(part.right.left) in RATES:  # `w - lr * g`
             return True
         if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute) and part.func.attr in updates:
             return True

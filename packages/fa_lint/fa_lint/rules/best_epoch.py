@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterator
 
 from fa_lint.base import Hit, LintRule, RuleCard
-from fa_lint.rules._flow import assignments
-from fa_lint.rules._test_data import UPDATES, TestSetUse
+from fa_lint.rules._flow import assignments, element_pairs
+from fa_lint.rules._selections import DRAWING, best_of_rounds, printed, sort_key, sorted_picks
+from fa_lint.rules._test_data import TEST, UPDATES, VALIDATION, TestSetUse
+from fa_lint.rules._values import Values, label, returned, values_of
 from fa_lint.syntax import FUNCTIONS, Syntax, last_name
 
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 ORDERS = (ast.Gt, ast.GtE, ast.Lt, ast.LtE)
 BEST = ("max", "min", "maximum", "minimum", "fmax", "fmin", "amax", "amin")
 BEST_OF_LIST = (*BEST, "argmax", "argmin", "nanmax", "nanmin", "nanargmax", "nanargmin")
-DRAWING = ("ylim", "xlim", "set_ylim", "set_xlim", "axhline", "axvline", "axis", "plot", "linspace", "arange")
+CHOOSES = re.compile(r"checkpoint|early_?stop|best", re.I)
 
 
 class BestEpoch(LintRule):
@@ -40,7 +43,6 @@ class BestEpoch(LintRule):
     clues = (
         ("test", "Test", "train=False"),
         ("max", "min", "if "),
-        (".step(", "fit(", ".backward(", " -= ", "sub_(", "add_(", "apply_gradients("),
     )
 
     def hits(self, syntax: Syntax) -> Iterator[Hit]:
@@ -49,15 +51,19 @@ class BestEpoch(LintRule):
         loops = [loop for loop in syntax.parents if isinstance(loop, LOOPS) and data.trains(loop)]
         if loops:
             data.follow()
-        found = (
-            node
-            for loop in loops
-            for node in (*_choices(data, loop), *_in_functions(data, loop), *_after_loop(syntax, data, loop))
-        )
-        for node in dict.fromkeys(found):
-            yield Hit(
-                node, f"`{syntax.snippet(node)}` chooses the best round of the training by results on the test set"
-            )
+            values = values_of(syntax)
+            found = [
+                node
+                for loop in loops
+                for node in (*_choices(data, loop), *_in_functions(data, loop), *_after_loop(syntax, data, loop))
+            ]
+            for node in dict.fromkeys([*found, *_by_key(values, data)]):
+                yield Hit(node, f"`{syntax.snippet(node)}` chooses the best round of the training by results on the test set")
+        data.follow()
+        for node in _validation(syntax, data):
+            yield Hit(node, f"`{syntax.snippet(node)}` uses the test set as validation data, by which the network is chosen")
+        for node in _of_rounds(values_of(syntax)):
+            yield Hit(node, f"`{syntax.snippet(node)}` is the best of many results on the test set")
 
 
 def _in_functions(data: TestSetUse, loop: ast.stmt) -> Iterator[ast.expr]:
@@ -100,29 +106,68 @@ def _choices(
 ) -> Iterator[ast.expr]:
     for node in _without_functions(block):
         if isinstance(node, ast.If):
-            yield from (part for part in ast.walk(node.test) if _improves(data, part, node, is_kept))
+            pairs = list(_assigned(node.body))
+            yield from (part for part in ast.walk(node.test) if _improves(data, part, pairs, is_kept))
         for target, value in assignments(node):
+            if isinstance(value, ast.IfExp):
+                pairs = list(element_pairs(target, value.body))
+                yield from (part for part in ast.walk(value.test) if _improves(data, part, pairs, is_kept))
             values = value.args if isinstance(value, ast.Call) and last_name(value.func) in BEST else []
             results = [part for part in values if data.has(part)]
             if results and ast.unparse(target) in map(ast.unparse, values) and is_kept(target):
                 yield value
 
 
-def _improves(data: TestSetUse, node: ast.AST, condition: ast.If, is_kept: Callable[[ast.expr], bool]) -> bool:
-    """Return whether an `if` sets a best value that is less than a test result."""
+def _improves(
+    data: TestSetUse, node: ast.AST, pairs: list[tuple[ast.expr, ast.expr]], is_kept: Callable[[ast.expr], bool]
+) -> bool:
+    """Return whether a comparison decides whether assignments replace a best value by a test result."""
     if not (isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], ORDERS)):
         return False
     sides = (node.left, node.comparators[0])
     for result, best in (sides, sides[::-1]):
-        if data.has(result):
-            new_values = [
-                value
-                for target, value in _assigned(condition.body)
-                if ast.unparse(target) == ast.unparse(best) and is_kept(target)
-            ]
-            if any(ast.unparse(result) in ast.unparse(value) for value in new_values):
-                return True
+        bests = {ast.unparse(best), ast.unparse(_record(best))}
+        new_values = [value for target, value in pairs if ast.unparse(target) in bests and is_kept(target)]
+        if any(ast.unparse(_record(result)) in ast.unparse(value) for value in new_values) and data.has(result):
+            return True
     return False
+
+
+def _record(node: ast.expr) -> ast.expr:
+    """Return `metrics` for `metrics["accuracy"]`, and any other expression unchanged."""
+    is_field = isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str)
+    return node.value if is_field else node
+
+
+def _by_key(values: Values, data: TestSetUse) -> Iterator[ast.expr]:
+    """Yield each selection from a list or table by a key that is a test result, such as `max(runs, key=lambda r: r["test"])`."""
+    picks = [(node, key) for node, key in sorted_picks(values)]
+    calls = [call for call in values.syntax.every(ast.Call) if last_name(call.func) in BEST]
+    picks += [(call, sort_key(values.syntax, call)) for call in calls if any(part.arg == "key" for part in call.keywords)]
+    for node, key in picks:
+        if data.has(key):
+            yield node
+
+
+def _of_rounds(values: Values) -> Iterator[ast.expr]:
+    """Yield each maximum over all rounds of values that a name, a column or the printed text calls test results."""
+    labels = {value: text for text, value in printed(values.syntax)}
+    for call, rounds in best_of_rounds(values):
+        texts = [label(part) for part in values.near(rounds)]
+        texts += [part.value for part in values.near(rounds) if isinstance(part, ast.Constant) and isinstance(part.value, str)]
+        is_test = any(TEST.fullmatch(word) for text in texts for word in text.split())
+        if is_test or "test" in labels.get(call, "").lower():
+            yield call
+
+
+def _validation(syntax: Syntax, data: TestSetUse) -> Iterator[ast.expr]:
+    """Yield test data that code uses as validation data, if the code also chooses a network."""
+    pairs = [(part.arg or "", part.value) for part in syntax.every(ast.keyword)]
+    pairs += [(target.id, value) for target, value in data.pairs if isinstance(target, ast.Name)]
+    pairs += [(function.name, value) for function in data.functions.values() for value in returned(function)]
+    for name, value in pairs if CHOOSES.search(syntax.text) else ():
+        if VALIDATION.fullmatch(name) and data.has(value):
+            yield value
 
 
 def _assigned(body: list[ast.stmt]) -> Iterator[tuple[ast.expr, ast.expr]]:
@@ -146,6 +191,8 @@ def _after_loop(syntax: Syntax, data: TestSetUse, loop: ast.stmt) -> Iterator[as
         and data.has(node.args[0])
         and isinstance(node.func, ast.Attribute)
     }
+    pairs = (pair for node in _without_functions(loop) for pair in assignments(node))
+    lists |= {ast.unparse(target.value) for target, value in pairs if isinstance(target, ast.Subscript) and data.has(value)}
     if not lists:
         return
     scope = syntax.function_of(loop)

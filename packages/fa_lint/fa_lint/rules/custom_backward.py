@@ -8,8 +8,9 @@ from collections.abc import Iterator
 
 from fa_lint.base import Hit, LintRule, RuleCard
 from fa_lint.rules._cosine import compared_vectors
-from fa_lint.rules._custom_backward import feedback_functions, names_feedback
+from fa_lint.rules._custom_backward import applies, feedback_functions, names_feedback
 from fa_lint.rules._provenance import Value, observe
+from fa_lint.rules._values import values_of
 from fa_lint.syntax import Syntax, text_in
 
 # Names of a reference gradient, and of a second model whose backward pass computes the gradient.
@@ -44,16 +45,30 @@ class CustomBackward(LintRule):
 
     def hits(self, syntax: Syntax) -> Iterator[Hit]:
         """Yield the Functions first, and then the alignments that use their signal as the gradient."""
-        functions = list(feedback_functions(syntax))
+        functions = dict(feedback_functions(syntax))
         if not functions:
             return
         if not any(map(_asks_for_forward, syntax.every(ast.keyword))):
-            yield from functions
+            yield from (hit for name, hit in functions.items() if not _is_optional(syntax, name))
         yield from _alignments(syntax)
 
 
 def _asks_for_forward(keyword: ast.keyword) -> bool:
     return keyword.arg == "gradient" and isinstance(keyword.value, ast.Constant) and keyword.value.value == "forward"
+
+
+def _is_optional(syntax: Syntax, name: str) -> bool:
+    """Return whether every call of a Function has an alternative, so the code can also compute the gradient."""
+    calls = [call for call in syntax.every(ast.Call) if applies(syntax, call, name)]
+    return bool(calls) and all(_has_alternative(syntax, call) for call in calls)
+
+
+def _has_alternative(syntax: Syntax, call: ast.Call) -> bool:
+    """Return whether a condition decides about a call, or another `return` ends the function before it."""
+    parents, function = [*syntax.ancestors(call)], syntax.function_of(call)
+    ends = [part for part in ast.walk(function) if isinstance(part, ast.Return) and part not in parents]
+    is_conditional = any(isinstance(part, (ast.If, ast.IfExp)) and syntax.function_of(part) is function for part in parents)
+    return is_conditional or any(part.lineno < call.lineno for part in ends)
 
 
 def _alignments(syntax: Syntax) -> Iterator[Hit]:
@@ -63,7 +78,8 @@ def _alignments(syntax: Syntax) -> Iterator[Hit]:
     for node, sides in pairs:
         for gradient, vector in (sides, sides[::-1]):
             is_model_gradient = _is_own_gradient(values[gradient])
-            if is_model_gradient and not _is_reference(vector, values[vector]):
+            is_gradient = any(getattr(part, "attr", "") == "grad" for part in values_of(syntax).sources(vector))
+            if is_model_gradient and not is_gradient and not _is_reference(vector, values[vector]):
                 yield Hit(
                     node,
                     f"`{syntax.snippet(node)}` expects a gradient in `{syntax.snippet(gradient)}`, found `.grad` of a model "

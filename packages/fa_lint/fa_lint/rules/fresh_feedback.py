@@ -12,7 +12,8 @@ from fa_lint.rules._feedback import draws, filled_in_place, on_alignment
 from fa_lint.rules._flow import assignments
 from fa_lint.rules._provenance import RANDOM, Value, observe
 from fa_lint.rules._test_data import TestSetUse
-from fa_lint.syntax import Syntax, last_name
+from fa_lint.rules._values import Values, mentions, on_credit, values_of
+from fa_lint.syntax import FUNCTIONS, Syntax, last_name
 
 SEEDS = ("manual_seed", "seed", "seed_everything", "set_seed", "fork_rng", "default_rng", "set_rng_state", "Generator")
 BASELINE = re.compile(r"null|baseline|chance|control|fresh|random|shuffle|permut|expected", re.IGNORECASE)
@@ -56,6 +57,34 @@ class FreshFeedback(LintRule):
         for scope, pairs in by_scope.items():
             if any(draws(syntax, part) for part in _statements(scope)) and not training.trains(scope):
                 yield from _in_scope(syntax, scope, pairs)
+        for node in _drawn_again(values_of(syntax)) if on_credit(syntax) else ():
+            yield Hit(node, f"`{syntax.snippet(node)}` draws feedback again, and not the feedback of the training")
+
+
+def _drawn_again(values: Values) -> Iterator[ast.AST]:
+    """Yield feedback that is drawn in each round of a training, or a second time for a measurement."""
+    syntax, use = values.syntax, TestSetUse(values.syntax)
+    drawn = [call for call in syntax.every(ast.Call) if _draws_anew(values, call)]
+    products = [node for node in syntax.every(ast.BinOp) if isinstance(node.op, ast.MatMult)]
+    factors = {part for node in products for part in values.sources(node.right)} if drawn else set()
+    measuring = {name for name, node in values.functions.items() if any(part in values.cosines for part in ast.walk(node))}
+    for call in (call for call in drawn if call in factors):
+        loop = next((part for part in syntax.ancestors(call) if isinstance(part, (ast.For, ast.While, *FUNCTIONS))), None)
+        used_here = [node for node in products if loop in syntax.ancestors(node) and call in values.sources(node.right)]
+        is_noise = any(draws(syntax, part) for node in used_here for part in values.near(node.left))
+        if isinstance(loop, (ast.For, ast.While)) and use.trains(loop) and used_here and not is_noise:
+            yield call
+        receivers = [part for part in syntax.ancestors(call) if isinstance(part, ast.Call) and last_name(part.func) in measuring]
+        again = [other for other in drawn if other is not call and ast.unparse(other) == ast.unparse(call)]
+        if receivers and again:
+            yield call
+
+
+def _draws_anew(values: Values, call: ast.Call) -> bool:
+    """Return whether a call draws random numbers without a generator or seed, also in a function of the file."""
+    function = values.functions.get(last_name(call.func))
+    is_seeded = any(part.arg == "generator" for part in call.keywords) or mentions(call, "seed") or mentions(call, "gen")
+    return not is_seeded and (draws(values.syntax, function) if function else draws(values.syntax, call))
 
 
 def _statements(scope: ast.AST) -> list[ast.AST]:

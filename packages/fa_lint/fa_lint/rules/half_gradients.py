@@ -72,7 +72,8 @@ def _cast(syntax: Syntax, call: ast.Call, name: str) -> str:
     if method == "half" and not call.args and not call.keywords:
         return "casts to float16"
     values = [*call.args, *(keyword.value for keyword in call.keywords)]
-    if (method in ("to", "type") or name in DEFAULTS) and any(syntax.resolve(value) in HALF for value in values):
+    is_leaf = any(part.arg == "requires_grad" for part in call.keywords)
+    if (method in ("to", "type") or name in DEFAULTS or is_leaf) and any(syntax.resolve(value) in HALF for value in values):
         return "casts to float16"
     return ""
 

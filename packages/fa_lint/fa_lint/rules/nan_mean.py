@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from fa_lint.base import Hit, LintRule, RuleCard
 from fa_lint.rules._cosine import compared_vectors
 from fa_lint.rules._flow import assignments
+from fa_lint.rules._values import Values, on_credit, values_of
 from fa_lint.syntax import Syntax, argument, last_name, number
 
 MEANS = ("nanmean", "nanmedian", "nansum", "nanquantile")
@@ -49,10 +50,12 @@ class NanMean(LintRule):
         cannot_see="layers in a variable with another name; a loop that removes NaN by a condition; values that another "
         "file aggregates",
     )
-    clues = (("nanmean", "nanmedian", "nansum", "nanquantile"),)
+    clues = (("nanmean", "nanmedian", "nansum", "nanquantile", "cat", "hstack", "parameters_to_vector"),)
 
     def hits(self, syntax: Syntax) -> Iterator[Hit]:
         """Yield each mean over a list of one cosine per layer, if the mean leaves out NaN."""
+        for node in _joined_layers(values_of(syntax)) if on_credit(syntax) else ():
+            yield Hit(node, f"`{syntax.snippet(node)}` is one cosine over all layers, which a single large layer decides")
         cosines = {node for node, _ in compared_vectors(syntax)}
         layered = _LayerLoops(syntax)
         filled = set(_filled(syntax, layered, cosines))
@@ -61,8 +64,10 @@ class NanMean(LintRule):
             if values is None:
                 continue
             texts = {ast.unparse(part) for part in ast.walk(values) if isinstance(part, (ast.Name, ast.Attribute))}
-            inline = any(layered.comprehends(part) and _has(part, cosines) for part in ast.walk(values))
-            if inline or texts & filled:
+            inline = any(
+                (layered.comprehends(part) and _has(part, cosines)) or _pairs(part, cosines) for part in ast.walk(values)
+            )
+            if inline or texts & filled or _over_several_axes(syntax, call, values):
                 yield Hit(
                     call, f"`{syntax.snippet(call)}` is a mean over layers that leaves out layers whose cosine is NaN"
                 )
@@ -81,8 +86,37 @@ def _mean_of(syntax: Syntax, call: ast.Call) -> ast.expr | None:
         values, axis = call.func.value, argument(call, 0, "dim", "axis")
     else:
         return None
-    is_none = isinstance(axis, ast.Constant) and axis.value is None
-    return values if axis is None or is_none or number(axis) == 0 else None
+    is_all = isinstance(axis, ast.Tuple) or (isinstance(axis, ast.Constant) and axis.value is None)
+    return values if axis is None or is_all or number(axis) == 0 else None
+
+
+def _joined_layers(values: Values) -> Iterator[ast.AST]:
+    """Yield the cosine of a file whose vectors contain the gradients of all layers, if there is no cosine of a layer."""
+    pairs = [(node, [part for side in sides for part in values.near(side)]) for node, sides in values.pairs]
+    if all(any(isinstance(part, ast.Call) and _joins(part) for part in parts) for _, parts in pairs):
+        yield from (node for node, _ in pairs)
+
+
+def _joins(call: ast.Call) -> bool:
+    """Return whether a call concatenates the flat gradients of several layers."""
+    is_comprehension = bool(call.args) and isinstance(call.args[0], (ast.ListComp, ast.GeneratorExp))
+    flat = [part for part in ast.walk(call) if last_name(part) in ("flatten", "view", "reshape", "ravel")]
+    return last_name(call.func) == "parameters_to_vector" or (
+        last_name(call.func) in ("cat", "concatenate", "hstack") and is_comprehension and bool(flat)
+    )
+
+
+def _over_several_axes(syntax: Syntax, call: ast.Call, values: ast.expr) -> bool:
+    """Return whether a mean is over several axes of an array of cosines, so at least one axis is not that of the samples."""
+    axes = [part for part in (*call.args, *(keyword.value for keyword in call.keywords)) if isinstance(part, ast.Tuple)]
+    return bool(axes) and on_credit(syntax) and values_of(syntax).is_cosine(values)
+
+
+def _pairs(node: ast.AST, cosines: set[ast.expr]) -> bool:
+    """Return whether a comprehension computes one cosine for each pair of elements of two lists."""
+    generators = getattr(node, "generators", [])
+    is_zip = len(generators) == 1 and isinstance(generators[0].iter, ast.Call) and last_name(generators[0].iter.func) == "zip"
+    return is_zip and _has(node, cosines)
 
 
 def _filled(syntax: Syntax, layered: _LayerLoops, cosines: set[ast.expr]) -> Iterator[str]:
@@ -99,7 +133,7 @@ def _filled(syntax: Syntax, layered: _LayerLoops, cosines: set[ast.expr]) -> Ite
 
     for node in syntax.parents:
         for target, value in assignments(node):
-            if any(layered.comprehends(part) and is_cosine(part) for part in ast.walk(value)):
+            if any((layered.comprehends(part) and is_cosine(part)) or _pairs(part, cosines) for part in ast.walk(value)):
                 yield ast.unparse(target)
             elif isinstance(target, ast.Subscript) and is_cosine(value) and layered.contains(node):
                 yield ast.unparse(target.value)

@@ -9,7 +9,7 @@ from fa_lint.base import Hit, LintRule, RuleCard
 from fa_lint.rules._accuracy import accuracies
 from fa_lint.rules._cosine import handwritten
 from fa_lint.rules._feedback import on_alignment
-from fa_lint.syntax import Syntax, argument
+from fa_lint.syntax import Syntax, argument, last_name
 
 LAYERS = (
     "torch.nn.BatchNorm",
@@ -17,6 +17,7 @@ LAYERS = (
     "torch.nn.SyncBatchNorm",
     "torch.nn.Dropout",
     "torch.nn.AlphaDropout",
+    "torch.nn.Transformer",
 )
 MODELS = "torchvision.models."
 COSINES = ("torch.nn.functional.cosine_similarity", "torch.cosine_similarity", "torch.nn.CosineSimilarity")
@@ -40,12 +41,16 @@ class TrainingMode(LintRule):
         fix="call model.eval() before the measurement and model.train() after it",
         cannot_see="a model that another file creates or sets to eval mode; whether eval() is called before this measurement",
     )
-    clues = (("BatchNorm", "Dropout", "torchvision"), ("argmax", ".max(", "topk", "cosine", "Cosine", "norm("))
+    clues = (("BatchNorm", "Dropout", "torchvision", "Transformer"), ("argmax", ".max(", "topk", "cosine", "Cosine", "norm("))
 
     def hits(self, syntax: Syntax) -> Iterator[Hit]:
         """Yield the first measurement, if a layer depends on the mode and the file never sets the mode."""
         layer = next((call for call, name in syntax.calls() if _minds(name)), None)
-        if layer is None or any(_switches(node) for node in syntax.parents):
+        if layer is None:
+            return
+        if any(_switches(node) for node in syntax.parents):
+            for call in _after_train(syntax):
+                yield Hit(call, f"`{syntax.snippet(call)}` measures the network after `train()`, without a call of `eval()`")
             return
         measured = next(_measurements(syntax), None)
         if measured is not None:
@@ -54,6 +59,25 @@ class TrainingMode(LintRule):
                 measured,
                 f"`{syntax.snippet(measured)}` is computed while {built} is in training mode, because the code never calls eval()",
             )
+
+
+def _after_train(syntax: Syntax) -> Iterator[ast.AST]:
+    """Yield each accuracy whose function never sets eval mode, if every call of the function follows `train()`."""
+    for node, _ in accuracies(syntax):
+        function = syntax.function_of(node)
+        calls = [call for call in syntax.every(ast.Call) if last_name(call.func) == getattr(function, "name", "")]
+        modes = [_last_mode(syntax, call) for call in calls]
+        if modes and not _trains(function) and not any(map(_switches, ast.walk(function))) and {*modes} == {"train"}:
+            yield node
+
+
+def _last_mode(syntax: Syntax, call: ast.Call) -> str:
+    """Return the mode that a statement before a call sets in the same block: "train", "eval", or an empty string."""
+    statement = next(part for part in syntax.ancestors(call) if isinstance(part, ast.stmt))
+    siblings = [part for _, value in ast.iter_fields(syntax.parents[statement]) if isinstance(value, list) and statement in value for part in value]
+    before = [part for part in siblings if part.lineno < statement.lineno and isinstance(part, ast.Expr)]
+    modes = [last_name(getattr(part.value, "func", part)) for part in before]
+    return next((mode for mode in reversed(modes) if mode in ("train", "eval")), "")
 
 
 def _minds(name: str) -> bool:

@@ -11,11 +11,15 @@ from fa_lint.rules._feedback import (
     feedback_factors,
     filled_in_place,
     gamma_defaults,
+    is_empty_test,
     is_feedback,
     on_fourier_features,
 )
 from fa_lint.rules._flow import assignments, is_own, saved_names, torch_modules, transient, wrapped
-from fa_lint.syntax import Syntax, argument
+from fa_lint.rules._values import Values, label, on_credit, values_of
+from fa_lint.syntax import Syntax, argument, last_name, number
+
+FILLS = ("fillna", "nan_to_num", "where", "masked_fill", "masked_fill_", "putmask", "copyto", "index_fill", "index_fill_")
 
 
 class UnsavedFeedback(LintRule):
@@ -38,8 +42,8 @@ class UnsavedFeedback(LintRule):
         "that other code saves or re-initialises from a stored seed (reported nevertheless)",
     )
     clues = (
-        ("torch", "eedback", "dfa", "DFA"),
-        ("rand", "normal", "uniform", "bernoulli", "init.", "1.0", "1.)"),
+        ("torch", "eedback", "dfa", "DFA", "numpy"),
+        ("rand", "normal", "uniform", "bernoulli", "init.", "1"),
     )
 
     def hits(self, syntax: Syntax) -> Iterator[Hit]:
@@ -49,6 +53,8 @@ class UnsavedFeedback(LintRule):
             if saved is not None and not on_fourier_features(syntax):
                 yield from _plain_attributes(syntax, owner, saved)
         yield from gamma_defaults(syntax)
+        for node in filled_with_one(values_of(syntax)) if on_credit(syntax) else ():
+            yield Hit(node, f"`{syntax.snippet(node)}` reports perfect alignment where a cosine is undefined")
 
 
 def _plain_attributes(syntax: Syntax, owner: ast.ClassDef, saved: set[str]) -> Iterator[Hit]:
@@ -84,6 +90,31 @@ def _calls(syntax: Syntax, owner: ast.ClassDef, call: ast.Call, saved: set[str],
         name = argument(call, 0, "name")
         if isinstance(name, ast.Constant) and (is_feedback(str(name.value)) or name.value in factors):
             yield Hit(call, f"`{syntax.snippet(call)}` of {owner.name} excludes the feedback from the state dict")
+
+
+def filled_with_one(values: Values) -> Iterator[ast.AST]:
+    """Yield each expression that sets a part of an array of cosines to 1."""
+    syntax = values.syntax
+    for node in syntax.parents:
+        for target, value in assignments(node):
+            is_part = isinstance(target, ast.Subscript) and number(target.slice) is None and not label(target)
+            if is_part and number(value) == 1 and values.is_cosine(target.value):
+                yield node
+            if isinstance(value, ast.IfExp) and number(value.body) == 1 and is_empty_test(value.test) and values.is_cosine(value):
+                yield value
+        name = last_name(node.func) if isinstance(node, ast.Call) else ""
+        filling = [part for part in _operands_of(node) if number(part) == 1 or _is_ones(part)] if name in FILLS else []
+        if filling and any(map(values.is_cosine, _operands_of(node))):
+            yield node
+
+
+def _operands_of(call: ast.Call) -> list[ast.expr]:
+    owner = [call.func.value] if isinstance(call.func, ast.Attribute) else []
+    return [*owner, *call.args, *(keyword.value for keyword in call.keywords)]
+
+
+def _is_ones(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and last_name(node.func) in ("ones", "ones_like", "tensor") and bool(node.args)
 
 
 def _set(owner: ast.ClassDef) -> Iterator[tuple[ast.expr, ast.expr]]:

@@ -1,0 +1,262 @@
+"""Follow values through variables, attributes, keys, loops and functions of a file, and recognise cosines and results.
+
+The order of the statements is ignored: a value may come from every assignment to its variable. Comparisons end the search, because
+their results are conditions and not values.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property, lru_cache
+
+from fa_lint.base import Hit, LintRule
+from fa_lint.rules._cosine import COSINES, MEASURING, NORMS, compared_vectors, factors, is_product
+from fa_lint.rules._feedback import on_alignment
+from fa_lint.rules._flow import COMPREHENSIONS, assignments, elementwise
+from fa_lint.syntax import FUNCTIONS, Syntax, last_name, text_in
+
+ADDS = ("append", "extend", "insert", "add", "appendleft")
+NO_VALUE = (ast.Compare, ast.Lambda, ast.JoinedStr, ast.Constant, ast.Dict)
+PASSES = ("abs", "enumerate", "filter", "float", "list", "map", "max", "min", "reversed", "round", "set", "sorted", "sum", "tuple", "zip")
+RESULTS = {"acc", "accs", "accuracy", "accuracies", "score", "scores"}
+SPLITS = ("test", "val", "valid", "validation", "top1")
+CREDIT = re.compile(r"(?i:kolen|weight[\s_-]mirror|target[\s_-]prop|sign[\s_-]symmetr)|\bFA\b.*\bBP\b|\bBP\b.*\bFA\b", re.S)
+TEXT = re.compile(r"[A-Z]?[a-zγ]+|[A-Z]+(?![a-z])")
+
+
+def on_credit(syntax: Syntax) -> bool:
+    """Return whether source code is about feedback alignment or another method that replaces backpropagation."""
+    return on_alignment(syntax) or CREDIT.search(syntax.text) is not None
+
+
+def text_of(name: str) -> set[str]:
+    """Return the lower-case parts of a name: `test` and `acc` for `test_acc2`."""
+    return {part.lower() for part in TEXT.findall(name)}
+
+
+def label(node: ast.AST) -> str:
+    """Return the name of a variable or attribute, or the strings in `record["name"]`; empty for another node."""
+    key = node.slice if isinstance(node, ast.Subscript) else None
+    keys = key.elts if isinstance(key, (ast.List, ast.Tuple)) else [key]
+    texts = [part.value for part in keys if isinstance(part, ast.Constant) and isinstance(part.value, str)]
+    return " ".join(texts) or last_name(node)
+
+
+class Values:
+    """The values that variables, attributes and keys of a file may have.
+
+    Args:
+        syntax: Syntax tree of the file.
+    """
+
+    def __init__(self, syntax: Syntax):
+        self.syntax = syntax
+        self.functions = {node.name: node for node in syntax.every(ast.FunctionDef)}
+        self.bound: dict[tuple[ast.AST, str], list[tuple[ast.expr, ast.AST | None]]] = {}
+        self.keyed: dict[str, list[ast.expr]] = {}
+        scopes = (*FUNCTIONS, *COMPREHENSIONS)
+        for name in syntax.every(ast.Name):
+            if isinstance(name.ctx, ast.Store):
+                scope = next((part for part in syntax.ancestors(name) if isinstance(part, scopes)), syntax.tree)
+                self.bound.setdefault((scope, name.id), [])
+        for part in syntax.every(ast.arg):
+            self.bound.setdefault((syntax.function_of(part), part.arg), [])
+        for node in syntax.parents:
+            self._read(node)
+
+    def of(self, name: ast.Name) -> list[ast.expr]:
+        """Return the values that a variable may have where code reads it.
+
+        An assignment in a block that contains this place replaces all earlier values.
+        """
+        blocks = {*self.syntax.ancestors(name)}
+        reaching: list[ast.expr] = []
+        for value, statement in reversed(self.bound.get(self._key(name), [])):
+            is_before = statement is not None and statement.lineno < name.lineno
+            if is_before and not isinstance(statement, ast.AugAssign) and blocks & {statement, self.syntax.parents[statement]}:
+                return [*reaching, *self._of_statement(name, statement)]
+            if is_before or statement is None:
+                reaching.append(value)
+        return [value for value, _ in self.bound.get(self._key(name), [])]
+
+    def _of_statement(self, name: ast.Name, statement: ast.AST) -> list[ast.expr]:
+        return [value for value, binding in self.bound[self._key(name)] if binding is statement]
+
+    def sources(self, node: ast.AST) -> set[ast.AST]:
+        """Return an expression and all expressions of the file from which its value is computed."""
+        waiting, found = [node], set()
+        while waiting:
+            part = waiting.pop()
+            if part not in found:
+                found.add(part)
+                waiting += self._operands(part)
+        return found
+
+    def near(self, node: ast.AST) -> list[ast.AST]:
+        """Return all parts of an expression, and all parts of the values of its variables."""
+        parts = list(ast.walk(node))
+        values = [value for part in parts if isinstance(part, ast.Name) for value in self.of(part)]
+        return parts + [part for value in values for part in ast.walk(value)]
+
+    def dependencies(self, node: ast.AST) -> set[ast.AST]:
+        """Return all parts of an expression and of the values of its variables, within its function and the module."""
+        scopes = (self.syntax.function_of(node), self.syntax.tree)
+        waiting, found = [node], set()
+        while waiting:
+            parts = {*ast.walk(waiting.pop())} - found
+            found |= parts
+            names = [part for part in parts if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load)]
+            waiting += [value for name in names for value in self.of(name) if self.syntax.function_of(value) in scopes]
+        return found
+
+    def is_cosine(self, node: ast.AST) -> bool:
+        """Return whether a value is a cosine, or is computed from cosines."""
+        return any(part in self.cosines or self._words(part) & {*MEASURING} for part in self.sources(node))
+
+    def is_result(self, node: ast.AST) -> bool:
+        """Return whether a value is an accuracy, according to the names of its sources."""
+        keys = (label(part) in SPLITS and isinstance(part, ast.Subscript) for part in self.sources(node))
+        return any(keys) or any(self._words(part) & RESULTS for part in self.sources(node))
+
+    def _words(self, node: ast.AST) -> set[str]:
+        """Return the words in the name of a value, or of the function of the file or object that computes it."""
+        named = node.func if isinstance(node, ast.Call) and not self.syntax.resolve(node.func) else node
+        return text_of(label(named))
+
+    @cached_property
+    def cosines(self) -> set[ast.expr]:
+        """The calls and divisions that compute a cosine."""
+        found = {call for call, name in self.syntax.calls() if name in COSINES}
+        for node in self.syntax.every(ast.BinOp):
+            if isinstance(node.op, ast.Div) and any(map(is_product, self.near(node.left))):
+                calls = [part for part in self.near(node.right) if isinstance(part, ast.Call)]
+                if sum(last_name(call.func) in NORMS for call in calls) > 1:
+                    found.add(node)
+        return found
+
+    @cached_property
+    def pairs(self) -> list[tuple[ast.expr, tuple[ast.expr, ast.expr]]]:
+        """The cosines, each with its two vectors."""
+        quotients = [node for node in self.cosines if isinstance(node, ast.BinOp)]
+        found = [(node, next(filter(None, map(factors, self.near(node.left))), None)) for node in quotients]
+        return [*compared_vectors(self.syntax), *((node, sides) for node, sides in found if sides is not None)]
+
+    def _key(self, name: ast.Name) -> tuple[ast.AST, str]:
+        keys = ((scope, name.id) for scope in self.syntax.ancestors(name))
+        return next((key for key in keys if key in self.bound), (self.syntax.tree, name.id))
+
+    def _read(self, node: ast.AST) -> None:
+        for target, value in assignments(node):
+            self._bind(target, value, node)
+        if isinstance(node, (ast.For, ast.comprehension)):
+            self._bind(node.target, node.iter, node if isinstance(node, ast.For) else None)
+        if isinstance(node, ast.Dict):
+            for key, value in zip(node.keys, node.values, strict=True):
+                self.keyed.setdefault(getattr(key, "value", ""), []).append(value)
+        if isinstance(node, ast.Call):
+            self._read_call(node)
+
+    def _read_call(self, call: ast.Call) -> None:
+        name, function = last_name(call.func), self.functions.get(last_name(call.func))
+        if name in ADDS and isinstance(call.func, ast.Attribute) and call.args:
+            self._bind(call.func.value, call.args[-1])
+        for part in call.keywords if name == "dict" else ():
+            self.keyed.setdefault(part.arg or "", []).append(part.value)
+        for parameter, value in arguments(function, call) if function else ():
+            self.bound.setdefault((function, parameter), []).append((value, None))
+
+    def _bind(self, target: ast.expr, value: ast.expr, statement: ast.AST | None = None) -> None:
+        if isinstance(target, ast.Name):
+            self.bound.setdefault(self._key(target), []).append((value, statement))
+        elif isinstance(target, (ast.Tuple, ast.List)):
+            for values in self._unpacked(len(target.elts), value):
+                for element, part in zip(target.elts, values, strict=True):
+                    self._bind(element, part, statement)
+        elif isinstance(target, (ast.Attribute, ast.Subscript)):
+            if label(target):
+                self.keyed.setdefault(label(target), []).append(value)
+            elif isinstance(target, ast.Subscript):
+                self._bind(target.value, value)
+        elif isinstance(target, ast.Starred):
+            self._bind(target.value, value, statement)
+
+    def _unpacked(self, length: int, value: ast.expr) -> list[list[ast.expr]]:
+        """Return the possible lists of values that a tuple of targets receives."""
+        if isinstance(value, ast.Call) and last_name(value.func) in ("zip", "enumerate"):
+            value = ast.Tuple([ast.Constant(0), *value.args] if last_name(value.func) == "enumerate" else value.args)
+        function = self.functions.get(last_name(value.func)) if isinstance(value, ast.Call) else None
+        candidates = returned(function) if function else [elementwise(value)]
+        parts = [part.elts for part in candidates if isinstance(part, (ast.Tuple, ast.List))]
+        return [elements for elements in parts if len(elements) == length] or [[value] * length]
+
+    def _operands(self, node: ast.AST) -> list[ast.AST]:
+        """Return the expressions from which the value of an expression is computed directly."""
+        if isinstance(node, NO_VALUE):
+            return []
+        if isinstance(node, ast.Name):
+            return self.of(node)
+        if isinstance(node, (ast.Attribute, ast.Subscript)):
+            has_key = bool(label(node)) and (isinstance(node, ast.Subscript) or label(node) in self.keyed)
+            return self.keyed.get(label(node), []) if has_key else [node.value]
+        if isinstance(node, COMPREHENSIONS):
+            return [node.value if isinstance(node, ast.DictComp) else node.elt]
+        if isinstance(node, ast.IfExp):
+            return [node.body, node.orelse]
+        if isinstance(node, ast.Call):
+            function = self.functions.get(last_name(node.func))
+            if function:
+                return returned(function)
+            if isinstance(node.func, ast.Attribute) and not self.syntax.resolve(node.func):
+                return [node.func.value]
+            return node.args if self.syntax.resolve(node.func) or last_name(node.func) in PASSES else []
+        return list(ast.iter_child_nodes(node))
+
+
+def returned(function: ast.AST) -> list[ast.expr]:
+    """Return the expressions that a function returns."""
+    return [part.value for part in ast.walk(function) if isinstance(part, ast.Return) and part.value is not None]
+
+
+def arguments(function: ast.FunctionDef, call: ast.Call) -> Iterator[tuple[str, ast.expr]]:
+    """Yield the parameters of a function of the file, each with the value that a call passes."""
+    names = [part.arg for part in function.args.args]
+    if isinstance(call.func, ast.Attribute) and names[:1] == ["self"]:
+        names = names[1:]
+    yield from zip(names, call.args, strict=False)
+    yield from ((part.arg, part.value) for part in call.keywords if part.arg)
+
+
+def orders(parts: Iterable[ast.AST]) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Yield both sides of each comparison such as `value > limit`."""
+    for part in parts:
+        if isinstance(part, ast.Compare) and isinstance(part.ops[0], (ast.Gt, ast.GtE, ast.Lt, ast.LtE)):
+            yield part.left, part.comparators[0]
+
+
+def mentions(node: ast.AST, word: str) -> bool:
+    """Return whether a word is part of a name or string inside an expression."""
+    return any(word in text.lower() for text in text_in(node))
+
+
+class CreditRule(LintRule):
+    """Base class of rules that follow values in source code about feedback alignment or a similar method.
+
+    Attributes:
+        patterns: Functions that yield each node with the pitfall, together with the end of the sentence about this node.
+    """
+
+    patterns: tuple[Callable[[Values], Iterator[tuple[ast.AST, str]]], ...]
+
+    def hits(self, syntax: Syntax) -> Iterator[Hit]:
+        """Yield each node that one of the patterns finds."""
+        for pattern in self.patterns if on_credit(syntax) else ():
+            for node, text in pattern(values_of(syntax)):
+                yield Hit(node, f"`{syntax.snippet(node)}` {text}")
+
+
+@lru_cache(maxsize=1)
+def values_of(syntax: Syntax) -> Values:
+    """Return the values of the file that is checked; all rules share them."""
+    return Values(syntax)
