@@ -58,8 +58,14 @@ def _is_used(values: Values, node: ast.expr) -> bool:
     if isinstance(parent, ast.Call):
         return last_name(parent.func) not in COUNTS or node is not parent.args[0]
     names = [part for part in getattr(parent, "targets", []) if isinstance(part, ast.Name)]
-    loads = [part for part in values.syntax.every(ast.Name) if names and part.id == names[0].id and isinstance(part.ctx, ast.Load)]
-    return not names or any(last_name(getattr(values.syntax.parents[part], "func", part)) not in COUNTS for part in loads)
+    loads = [
+        part
+        for part in values.syntax.every(ast.Name)
+        if names and part.id == names[0].id and isinstance(part.ctx, ast.Load)
+    ]
+    return not names or any(
+        last_name(getattr(values.syntax.parents[part], "func", part)) not in COUNTS for part in loads
+    )
 
 
 def best_of_rounds(values: Values) -> Iterator[tuple[ast.Call, ast.expr]]:
@@ -74,7 +80,9 @@ def best_of_rounds(values: Values) -> Iterator[tuple[ast.Call, ast.expr]]:
         parents = {last_name(part.func) for part in values.syntax.ancestors(call) if isinstance(part, ast.Call)}
         if last_name(call.func) in LARGEST and len(operands) == 1 and parents.isdisjoint(DRAWING):
             tables = [part for part in values.near(operands[0]) if last_name(getattr(part, "func", part)) in TABLES]
-            is_table = any(mentions(table, "seed") or mentions(table, "epoch") for table in tables if isinstance(table, ast.Call))
+            is_table = any(
+                mentions(table, "seed") or mentions(table, "epoch") for table in tables if isinstance(table, ast.Call)
+            )
             if is_table or any(map(use.trains, _filling_loops(values, operands[0]))):
                 yield call, operands[0]
 
@@ -83,7 +91,9 @@ def _filling_loops(values: Values, node: ast.expr) -> list[ast.AST]:
     """Return the loops that append to a list."""
     calls = [values.syntax.parents.get(value) for value in _values_of(values, node)]
     appends = [call for call in calls if isinstance(call, ast.Call) and last_name(call.func) == "append"]
-    return [part for call in appends for part in values.syntax.ancestors(call) if isinstance(part, (ast.For, ast.While))]
+    return [
+        part for call in appends for part in values.syntax.ancestors(call) if isinstance(part, (ast.For, ast.While))
+    ]
 
 
 def sorted_picks(values: Values) -> Iterator[tuple[ast.Subscript, ast.expr]]:
@@ -97,7 +107,11 @@ def sorted_picks(values: Values) -> Iterator[tuple[ast.Subscript, ast.expr]]:
         is_part = isinstance(index, ast.Slice) and (index.lower or index.upper) is not None
         if not isinstance(node.ctx, ast.Load) or not (is_part or number(index) in (0, -1)):
             continue
-        orders_of_value = [part for part in (node.value, *_values_of(values, node.value)) if last_name(getattr(part, "func", part)) in SORTS]
+        orders_of_value = [
+            part
+            for part in (node.value, *_values_of(values, node.value))
+            if last_name(getattr(part, "func", part)) in SORTS
+        ]
         scope = syntax.function_of(node)
         sorts = [part for part in ast.walk(scope) if isinstance(part, ast.Call) and last_name(part.func) == "sort"]
         orders_of_value += [part for part in sorts if ast.unparse(part.func.value) == ast.unparse(node.value)]
@@ -129,9 +143,13 @@ def printed(syntax: Syntax) -> Iterator[tuple[str, ast.expr]]:
             values = node.right.elts if isinstance(node.right, ast.Tuple) else [node.right]
             yield from zip(FORMAT.split(str(node.left.value)), values, strict=False)
         elif isinstance(node, ast.Dict):
-            yield from ((str(getattr(key, "value", "")), value) for key, value in zip(node.keys, node.values, strict=True))
+            yield from (
+                (str(getattr(key, "value", "")), value) for key, value in zip(node.keys, node.values, strict=True)
+            )
         elif isinstance(node, ast.Call):
-            yield from ((str(getattr(text, "value", "")), value) for text, value in zip(node.args, node.args[1:], strict=False))
+            yield from (
+                (str(getattr(text, "value", "")), value) for text, value in zip(node.args, node.args[1:], strict=False)
+            )
             yield from ((part.arg or "", part.value) for part in node.keywords)
         else:
             pairs = [pair for target, value in assignments(node) for pair in element_pairs(target, value)]

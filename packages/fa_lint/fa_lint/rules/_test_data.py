@@ -19,10 +19,15 @@ TEST = re.compile(
     re.IGNORECASE,
 )
 OTHER = re.compile(
-    r"(\w+_)?(val|valid|validation|dev|holdout|train|training)(_\w+|set|loader|data|acc\w*|loss\w*)?|[xy]_?(va|tr)", re.IGNORECASE
+    r"(\w+_)?(val|valid|validation|dev|holdout|train|training)(_\w+|set|loader|data|acc\w*|loss\w*)?|[xy]_?(va|tr)",
+    re.IGNORECASE,
 )
-TRAIN = re.compile(r"(\w+_)?train(ing)?(_?(data|ds|dl|set|loaders?|dataset|dataloaders?|x|y|images|labels))?|[xy]_?tr", re.I)
-VALIDATION = re.compile(r"(\w+_)?(val|valid|validation)(_?(data|ds|dl|set|loaders?|dataset|dataloaders?|x|y))?|eval_set", re.I)
+TRAIN = re.compile(
+    r"(\w+_)?train(ing)?(_?(data|ds|dl|set|loaders?|dataset|dataloaders?|x|y|images|labels))?|[xy]_?tr", re.I
+)
+VALIDATION = re.compile(
+    r"(\w+_)?(val|valid|validation)(_?(data|ds|dl|set|loaders?|dataset|dataloaders?|x|y))?|eval_set", re.I
+)
 PARTS = (
     "random_split",
     "Subset",
@@ -254,7 +259,9 @@ def _updates(node: ast.AST, updates: Sequence[str]) -> bool:
             and not isinstance(part.value, ast.Constant)
         ):
             return True
-        is_difference = isinstance(part, ast.BinOp) and isinstance(part.op, ast.Sub) and isinstance(part.right, ast.BinOp)
+        is_difference = (
+            isinstance(part, ast.BinOp) and isinstance(part.op, ast.Sub) and isinstance(part.right, ast.BinOp)
+        )
         if is_difference and last_name(part.right.left) in RATES:  # `w - lr * g`
             return True
         if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute) and part.func.attr in updates:

@@ -19,15 +19,35 @@ from fa_lint.syntax import FUNCTIONS, Syntax, last_name, text_in
 
 ADDS = ("append", "extend", "insert", "add", "appendleft")
 NO_VALUE = (ast.Compare, ast.Lambda, ast.JoinedStr, ast.Constant, ast.Dict)
-PASSES = ("abs", "enumerate", "filter", "float", "list", "map", "max", "min", "reversed", "round", "set", "sorted", "sum", "tuple", "zip")
+PASSES = (
+    "abs",
+    "enumerate",
+    "filter",
+    "float",
+    "list",
+    "map",
+    "max",
+    "min",
+    "reversed",
+    "round",
+    "set",
+    "sorted",
+    "sum",
+    "tuple",
+    "zip",
+)
 RESULTS = {"acc", "accs", "accuracy", "accuracies", "score", "scores"}
 SPLITS = ("test", "val", "valid", "validation", "top1")
-CREDIT = re.compile(r"(?i:kolen|weight[\s_-]mirror|target[\s_-]prop|sign[\s_-]symmetr)|\bFA\b.*\bBP\b|\bBP\b.*\bFA\b", re.S)
+CREDIT = re.compile(
+    r"(?i:kolen|weight[\s_-]mirror|target[\s_-]prop|sign[\s_-]symmetr)|\bFA\b.*\bBP\b|\bBP\b.*\bFA\b", re.S
+)
 TEXT = re.compile(r"[A-Z]?[a-zγ]+|[A-Z]+(?![a-z])")
 
 
 def on_credit(syntax: Syntax) -> bool:
     """Return whether source code is about feedback alignment or another method that replaces backpropagation."""
+    if syntax.names.packages.isdisjoint(("torch", "numpy", "pandas", "jax")):
+        return False
     return on_alignment(syntax) or CREDIT.search(syntax.text) is not None
 
 
@@ -63,7 +83,7 @@ class Values:
                 self.bound.setdefault((scope, name.id), [])
         for part in syntax.every(ast.arg):
             self.bound.setdefault((syntax.function_of(part), part.arg), [])
-        for node in syntax.parents:
+        for node in syntax.parts(syntax.tree):
             self._read(node)
 
     def of(self, name: ast.Name) -> list[ast.expr]:
@@ -75,7 +95,11 @@ class Values:
         reaching: list[ast.expr] = []
         for value, statement in reversed(self.bound.get(self._key(name), [])):
             is_before = statement is not None and statement.lineno < name.lineno
-            if is_before and not isinstance(statement, ast.AugAssign) and blocks & {statement, self.syntax.parents[statement]}:
+            if (
+                is_before
+                and not isinstance(statement, ast.AugAssign)
+                and blocks & {statement, self.syntax.parents[statement]}
+            ):
                 return [*reaching, *self._of_statement(name, statement)]
             if is_before or statement is None:
                 reaching.append(value)
@@ -96,16 +120,16 @@ class Values:
 
     def near(self, node: ast.AST) -> list[ast.AST]:
         """Return all parts of an expression, and all parts of the values of its variables."""
-        parts = list(ast.walk(node))
+        parts = self.syntax.parts(node)
         values = [value for part in parts if isinstance(part, ast.Name) for value in self.of(part)]
-        return parts + [part for value in values for part in ast.walk(value)]
+        return parts + [part for value in values for part in self.syntax.parts(value)]
 
     def dependencies(self, node: ast.AST) -> set[ast.AST]:
         """Return all parts of an expression and of the values of its variables, within its function and the module."""
         scopes = (self.syntax.function_of(node), self.syntax.tree)
         waiting, found = [node], set()
         while waiting:
-            parts = {*ast.walk(waiting.pop())} - found
+            parts = {*self.syntax.parts(waiting.pop())} - found
             found |= parts
             names = [part for part in parts if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load)]
             waiting += [value for name in names for value in self.of(name) if self.syntax.function_of(value) in scopes]

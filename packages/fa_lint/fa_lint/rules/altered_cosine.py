@@ -39,7 +39,11 @@ def _changes(values: Values) -> Iterator[tuple[ast.AST, str]]:
     for call in values.syntax.every(ast.Call):
         operands, name = _operands(values, call), last_name(call.func)
         parents = list(values.syntax.ancestors(call))
-        if not operands or name not in (*ABSOLUTE, *LIMITS) or any(isinstance(part, (ast.Compare, ast.Assert)) for part in parents):
+        if (
+            not operands
+            or name not in (*ABSOLUTE, *LIMITS)
+            or any(isinstance(part, (ast.Compare, ast.Assert)) for part in parents)
+        ):
             continue
         has_difference = any(isinstance(part, ast.Sub) for part in ast.walk(operands[0]))
         if name in ABSOLUTE and not has_difference and values.is_cosine(operands[0]):
@@ -65,7 +69,11 @@ def _signs(values: Values) -> Iterator[tuple[ast.AST, str]]:
 def _selections(values: Values) -> Iterator[tuple[ast.AST, str]]:
     for node, condition in filters(values):
         compared = [side for pair in orders(condition) for side in pair]
-        compared += [part.args[0] for part in condition if isinstance(part, ast.Call) and last_name(part.func) in MISSING and part.args]
+        compared += [
+            part.args[0]
+            for part in condition
+            if isinstance(part, ast.Call) and last_name(part.func) in MISSING and part.args
+        ]
         if any(map(values.is_cosine, compared)):
             yield node, "leaves out cosines by their value"
 

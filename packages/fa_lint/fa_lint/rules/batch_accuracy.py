@@ -56,15 +56,36 @@ def _selected(values: Values) -> Iterator[tuple[ast.AST, str]]:
         calls = [part for part in parents if isinstance(part, ast.Call)]
         names = [last_name(call.func) for call in calls]
         loop = next((part for part in parents if isinstance(part, ast.For)), None)
-        lists = [call.func.value.id for call in calls if last_name(call.func) == "append" and isinstance(call.func.value, ast.Name)]
-        averaged = [call for call in syntax.every(ast.Call) if last_name(call.func) in ("mean", "sum", "fmean") and {*lists} & text_in(call)]
+        lists = [
+            call.func.value.id
+            for call in calls
+            if last_name(call.func) == "append" and isinstance(call.func.value, ast.Name)
+        ]
+        averaged = [
+            call
+            for call in syntax.every(ast.Call)
+            if last_name(call.func) in ("mean", "sum", "fmean") and {*lists} & text_in(call)
+        ]
         if loop and averaged and "mean" in names and isinstance(loop.target, ast.Tuple):
-            yield node, "is the mean of a batch, and the mean of these means is not that of the samples if the last batch is smaller"
+            yield (
+                node,
+                "is the mean of a batch, and the mean of these means is not that of the samples if the last batch is smaller",
+            )
     for node in syntax.every(ast.Compare):
         sides = [part for part in (node.left, *node.comparators) if isinstance(part, ast.Subscript)]
-        is_equal = isinstance(node.ops[0], ast.Eq) and len(sides) == 2 and ast.unparse(sides[0].slice) == ast.unparse(sides[1].slice)
-        calls = [last_name(part.func) for part in values.near(sides[0].slice) if isinstance(part, ast.Call)] if is_equal else []
-        if {*calls} & {"argsort", "topk", "sort"} or (is_equal and any(True for _ in orders(values.near(sides[0].slice)))):
+        is_equal = (
+            isinstance(node.ops[0], ast.Eq)
+            and len(sides) == 2
+            and ast.unparse(sides[0].slice) == ast.unparse(sides[1].slice)
+        )
+        calls = (
+            [last_name(part.func) for part in values.near(sides[0].slice) if isinstance(part, ast.Call)]
+            if is_equal
+            else []
+        )
+        if {*calls} & {"argsort", "topk", "sort"} or (
+            is_equal and any(True for _ in orders(values.near(sides[0].slice)))
+        ):
             yield node, "is an accuracy on samples that are selected by the output of the network"
 
 
@@ -84,7 +105,12 @@ def _seen(values: Values) -> Iterator[tuple[ast.AST, str]]:
     """Yield statistics of the test set that normalise the data, and test samples that are also in the training set."""
     syntax = values.syntax
     pairs = [(text, value) for text, value in printed(syntax) if _is_split(text)]
-    training = {ast.unparse(part) for text, value in pairs if TRAIN.fullmatch(text) for part in (value, *getattr(value, "elts", []))}
+    training = {
+        ast.unparse(part)
+        for text, value in pairs
+        if TRAIN.fullmatch(text)
+        for part in (value, *getattr(value, "elts", []))
+    }
     for text, value in pairs:
         parts = [part for part in (value, *getattr(value, "elts", [])) if not TRAIN.fullmatch(text)]
         for part in parts:
@@ -115,7 +141,9 @@ def _both(names: set[str]) -> bool:
 
 def _takes_from(value: ast.expr, name: str) -> bool:
     """Return whether a value is a part of a variable: `x[index]`, or one of the parts of a split."""
-    is_part = isinstance(value, ast.Subscript) or (isinstance(value, ast.Call) and last_name(value.func) == "train_test_split")
+    is_part = isinstance(value, ast.Subscript) or (
+        isinstance(value, ast.Call) and last_name(value.func) == "train_test_split"
+    )
     return is_part and name in text_in(value)
 
 

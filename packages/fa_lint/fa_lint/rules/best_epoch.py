@@ -58,10 +58,14 @@ class BestEpoch(LintRule):
                 for node in (*_choices(data, loop), *_in_functions(data, loop), *_after_loop(syntax, data, loop))
             ]
             for node in dict.fromkeys([*found, *_by_key(values, data)]):
-                yield Hit(node, f"`{syntax.snippet(node)}` chooses the best round of the training by results on the test set")
+                yield Hit(
+                    node, f"`{syntax.snippet(node)}` chooses the best round of the training by results on the test set"
+                )
         data.follow()
         for node in _validation(syntax, data):
-            yield Hit(node, f"`{syntax.snippet(node)}` uses the test set as validation data, by which the network is chosen")
+            yield Hit(
+                node, f"`{syntax.snippet(node)}` uses the test set as validation data, by which the network is chosen"
+            )
         for node in _of_rounds(values_of(syntax)):
             yield Hit(node, f"`{syntax.snippet(node)}` is the best of many results on the test set")
 
@@ -135,7 +139,9 @@ def _improves(
 
 def _record(node: ast.expr) -> ast.expr:
     """Return `metrics` for `metrics["accuracy"]`, and any other expression unchanged."""
-    is_field = isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str)
+    is_field = (
+        isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str)
+    )
     return node.value if is_field else node
 
 
@@ -143,7 +149,9 @@ def _by_key(values: Values, data: TestSetUse) -> Iterator[ast.expr]:
     """Yield each selection from a list or table by a key that is a test result, such as `max(runs, key=lambda r: r["test"])`."""
     picks = [(node, key) for node, key in sorted_picks(values)]
     calls = [call for call in values.syntax.every(ast.Call) if last_name(call.func) in BEST]
-    picks += [(call, sort_key(values.syntax, call)) for call in calls if any(part.arg == "key" for part in call.keywords)]
+    picks += [
+        (call, sort_key(values.syntax, call)) for call in calls if any(part.arg == "key" for part in call.keywords)
+    ]
     for node, key in picks:
         if data.has(key):
             yield node
@@ -154,7 +162,9 @@ def _of_rounds(values: Values) -> Iterator[ast.expr]:
     labels = {value: text for text, value in printed(values.syntax)}
     for call, rounds in best_of_rounds(values):
         texts = [label(part) for part in values.near(rounds)]
-        texts += [part.value for part in values.near(rounds) if isinstance(part, ast.Constant) and isinstance(part.value, str)]
+        texts += [
+            part.value for part in values.near(rounds) if isinstance(part, ast.Constant) and isinstance(part.value, str)
+        ]
         is_test = any(TEST.fullmatch(word) for text in texts for word in text.split())
         if is_test or "test" in labels.get(call, "").lower():
             yield call
@@ -192,7 +202,9 @@ def _after_loop(syntax: Syntax, data: TestSetUse, loop: ast.stmt) -> Iterator[as
         and isinstance(node.func, ast.Attribute)
     }
     pairs = (pair for node in _without_functions(loop) for pair in assignments(node))
-    lists |= {ast.unparse(target.value) for target, value in pairs if isinstance(target, ast.Subscript) and data.has(value)}
+    lists |= {
+        ast.unparse(target.value) for target, value in pairs if isinstance(target, ast.Subscript) and data.has(value)
+    }
     if not lists:
         return
     scope = syntax.function_of(loop)

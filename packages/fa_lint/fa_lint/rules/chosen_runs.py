@@ -14,7 +14,16 @@ from fa_lint.rules._test_data import TestSetUse
 from fa_lint.rules._values import CreditRule, Values, label, mentions, orders, text_of
 from fa_lint.syntax import argument, last_name, number, text_in
 
-SEEDS = ("manual_seed", "manual_seed_all", "seed", "seed_everything", "set_seed", "default_rng", "RandomState", "PRNGKey")
+SEEDS = (
+    "manual_seed",
+    "manual_seed_all",
+    "seed",
+    "seed_everything",
+    "set_seed",
+    "default_rng",
+    "RandomState",
+    "PRNGKey",
+)
 CLOCKS = ("time", "time_ns", "urandom", "getpid", "now", "perf_counter", "monotonic")
 REMOVALS = ("delete", "remove", "pop", "drop")
 WORST = ("min", "argmin", "idxmin", "amin", "max", "argmax", "idxmax", "amax")
@@ -59,7 +68,11 @@ def _removed(values: Values) -> Iterator[tuple[ast.AST, str]]:
         is_removal = last_name(call.func) in REMOVALS and any(last_name(part.func) in WORST for part in inner)
         if (is_removal or last_name(call.func) in TRIMS) and any(map(values.is_result, operands)):
             yield call, "leaves out a run by its result"
-        if last_name(call.func) == "dropna" and not call.args and not any(part.arg == "subset" for part in call.keywords):
+        if (
+            last_name(call.func) == "dropna"
+            and not call.args
+            and not any(part.arg == "subset" for part in call.keywords)
+        ):
             yield call, "leaves out every row with an undefined value, such as those of runs that diverged"
     for node, key in sorted_picks(values):
         if isinstance(node.slice, ast.Slice) and values.is_result(key):
@@ -77,14 +90,20 @@ def _repeated(values: Values) -> Iterator[tuple[ast.AST, str]]:
 
 def _seeds(values: Values) -> Iterator[tuple[ast.AST, str]]:
     syntax = values.syntax
-    seeding = [call for call in syntax.every(ast.Call) if last_name(call.func) in SEEDS and (call.args or call.keywords)]
+    seeding = [
+        call for call in syntax.every(ast.Call) if last_name(call.func) in SEEDS and (call.args or call.keywords)
+    ]
     for call in seeding:
         if any(isinstance(part, ast.Call) and last_name(part.func) in CLOCKS for part in values.near(call)):
             yield call, "takes the seed from the clock, so the run cannot be repeated"
     names = [part.arg for part in syntax.every(ast.arg)] + [label(part) for part in syntax.every(ast.Name)]
     has_seed = any(name in ("seed", "random_seed") for name in names)
     if has_seed and not any(mentions(part, "seed") for call in seeding for part in call.args):
-        yield from ((call, "is a constant, so the seed of a run has no effect") for call in seeding if number(argument(call, 0)) is not None)
+        yield from (
+            (call, "is a constant, so the seed of a run has no effect")
+            for call in seeding
+            if number(argument(call, 0)) is not None
+        )
     loops = [part for part in syntax.tree.body if isinstance(part, (ast.For, ast.While))]
     is_script = "__main__" in syntax.text or any(map(TestSetUse(syntax).trains, loops))
     random_calls = [call for call in syntax.every(ast.Call) if draws(syntax, call)]
@@ -96,9 +115,13 @@ def _late_seeds(values: Values) -> Iterator[tuple[ast.AST, str]]:
     """Yield each seed that a block sets after it has created a network or drawn its parameters."""
     syntax = values.syntax
     random_parts = {node.name for node in torch_modules(syntax)}
-    random_parts |= {name for name, node in values.functions.items() if draws(syntax, node) and not mentions_generator(node)}
+    random_parts |= {
+        name for name, node in values.functions.items() if draws(syntax, node) and not mentions_generator(node)
+    }
     seeders = {*SEEDS, *(name for name, node in values.functions.items() if _calls(node, SEEDS))}
-    for block in (part.body for part in (syntax.tree, *syntax.parents) if isinstance(getattr(part, "body", None), list)):
+    for block in (
+        part.body for part in (syntax.tree, *syntax.parents) if isinstance(getattr(part, "body", None), list)
+    ):
         created = None
         for statement in block:
             if _calls(statement, seeders) or isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
@@ -116,7 +139,9 @@ def _calls(node: ast.AST, names: set[str] | tuple[str, ...]) -> bool:
 
 
 def mentions_generator(node: ast.AST) -> bool:
-    return any(isinstance(part, ast.keyword) and part.arg == "generator" for part in ast.walk(node)) or mentions(node, "rng")
+    return any(isinstance(part, ast.keyword) and part.arg == "generator" for part in ast.walk(node)) or mentions(
+        node, "rng"
+    )
 
 
 def _spreads(values: Values) -> Iterator[tuple[ast.AST, str]]:
@@ -128,13 +153,21 @@ def _spreads(values: Values) -> Iterator[tuple[ast.AST, str]]:
         if SPREAD.fullmatch(text) and any(map(_is_standard_error, values.near(value))):
             yield value, "is a standard error that is called a standard deviation"
     for call in values.syntax.every(ast.Call):
-        if last_name(call.func) in ("add_suffix", "rename") and "sem" in text_in(call) and any(map(SPREAD.fullmatch, text_in(call))):
+        if (
+            last_name(call.func) in ("add_suffix", "rename")
+            and "sem" in text_in(call)
+            and any(map(SPREAD.fullmatch, text_in(call)))
+        ):
             yield call, "is a standard error that is called a standard deviation"
 
 
 def _is_standard_error(node: ast.AST) -> bool:
     is_quotient = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)
-    is_quotient = is_quotient and _calls(node.left, SPREADS) and (_calls(node.right, ROOTS) or ast.unparse(node.right).endswith("** 0.5"))
+    is_quotient = (
+        is_quotient
+        and _calls(node.left, SPREADS)
+        and (_calls(node.right, ROOTS) or ast.unparse(node.right).endswith("** 0.5"))
+    )
     return is_quotient or (isinstance(node, ast.Call) and last_name(node.func) == "sem")
 
 
@@ -145,7 +178,9 @@ def _budgets(values: Values) -> Iterator[tuple[ast.AST, str]]:
     for name, table in tables:
         rows = [part.elts for part in getattr(table, "elts", []) if len(getattr(part, "elts", [])) == 2]
         rows += zip(getattr(table, "keys", []), getattr(table, "values", []), strict=False)
-        sizes = {str(getattr(key, "value", "")): len(getattr(value, "elts", [])) or number(value) for key, value in rows}
+        sizes = {
+            str(getattr(key, "value", "")): len(getattr(value, "elts", [])) or number(value) for key, value in rows
+        }
         has_backprop = any(text_of(key) & BACKPROP for key in sizes)
         if text_of(name) & BUDGETS and has_backprop and len({*sizes.values()}) > 1 and None not in sizes.values():
             yield table, "gives backpropagation another number of epochs or trials than the other methods"

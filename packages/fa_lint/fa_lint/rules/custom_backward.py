@@ -67,7 +67,9 @@ def _has_alternative(syntax: Syntax, call: ast.Call) -> bool:
     """Return whether a condition decides about a call, or another `return` ends the function before it."""
     parents, function = [*syntax.ancestors(call)], syntax.function_of(call)
     ends = [part for part in ast.walk(function) if isinstance(part, ast.Return) and part not in parents]
-    is_conditional = any(isinstance(part, (ast.If, ast.IfExp)) and syntax.function_of(part) is function for part in parents)
+    is_conditional = any(
+        isinstance(part, (ast.If, ast.IfExp)) and syntax.function_of(part) is function for part in parents
+    )
     return is_conditional or any(part.lineno < call.lineno for part in ends)
 
 

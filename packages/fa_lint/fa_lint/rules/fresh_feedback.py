@@ -67,14 +67,20 @@ def _drawn_again(values: Values) -> Iterator[ast.AST]:
     drawn = [call for call in syntax.every(ast.Call) if _draws_anew(values, call)]
     products = [node for node in syntax.every(ast.BinOp) if isinstance(node.op, ast.MatMult)]
     factors = {part for node in products for part in values.sources(node.right)} if drawn else set()
-    measuring = {name for name, node in values.functions.items() if any(part in values.cosines for part in ast.walk(node))}
+    measuring = {
+        name for name, node in values.functions.items() if any(part in values.cosines for part in ast.walk(node))
+    }
     for call in (call for call in drawn if call in factors):
-        loop = next((part for part in syntax.ancestors(call) if isinstance(part, (ast.For, ast.While, *FUNCTIONS))), None)
+        loop = next(
+            (part for part in syntax.ancestors(call) if isinstance(part, (ast.For, ast.While, *FUNCTIONS))), None
+        )
         used_here = [node for node in products if loop in syntax.ancestors(node) and call in values.sources(node.right)]
         is_noise = any(draws(syntax, part) for node in used_here for part in values.near(node.left))
         if isinstance(loop, (ast.For, ast.While)) and use.trains(loop) and used_here and not is_noise:
             yield call
-        receivers = [part for part in syntax.ancestors(call) if isinstance(part, ast.Call) and last_name(part.func) in measuring]
+        receivers = [
+            part for part in syntax.ancestors(call) if isinstance(part, ast.Call) and last_name(part.func) in measuring
+        ]
         again = [other for other in drawn if other is not call and ast.unparse(other) == ast.unparse(call)]
         if receivers and again:
             yield call
@@ -83,7 +89,9 @@ def _drawn_again(values: Values) -> Iterator[ast.AST]:
 def _draws_anew(values: Values, call: ast.Call) -> bool:
     """Return whether a call draws random numbers without a generator or seed, also in a function of the file."""
     function = values.functions.get(last_name(call.func))
-    is_seeded = any(part.arg == "generator" for part in call.keywords) or mentions(call, "seed") or mentions(call, "gen")
+    is_seeded = (
+        any(part.arg == "generator" for part in call.keywords) or mentions(call, "seed") or mentions(call, "gen")
+    )
     return not is_seeded and (draws(values.syntax, function) if function else draws(values.syntax, call))
 
 

@@ -73,7 +73,9 @@ def _cast(syntax: Syntax, call: ast.Call, name: str) -> str:
         return "casts to float16"
     values = [*call.args, *(keyword.value for keyword in call.keywords)]
     is_leaf = any(part.arg == "requires_grad" for part in call.keywords)
-    if (method in ("to", "type") or name in DEFAULTS or is_leaf) and any(syntax.resolve(value) in HALF for value in values):
+    if (method in ("to", "type") or name in DEFAULTS or is_leaf) and any(
+        syntax.resolve(value) in HALF for value in values
+    ):
         return "casts to float16"
     return ""
 

@@ -55,7 +55,9 @@ class NanMean(LintRule):
     def hits(self, syntax: Syntax) -> Iterator[Hit]:
         """Yield each mean over a list of one cosine per layer, if the mean leaves out NaN."""
         for node in _joined_layers(values_of(syntax)) if on_credit(syntax) else ():
-            yield Hit(node, f"`{syntax.snippet(node)}` is one cosine over all layers, which a single large layer decides")
+            yield Hit(
+                node, f"`{syntax.snippet(node)}` is one cosine over all layers, which a single large layer decides"
+            )
         cosines = {node for node, _ in compared_vectors(syntax)}
         layered = _LayerLoops(syntax)
         filled = set(_filled(syntax, layered, cosines))
@@ -65,7 +67,8 @@ class NanMean(LintRule):
                 continue
             texts = {ast.unparse(part) for part in ast.walk(values) if isinstance(part, (ast.Name, ast.Attribute))}
             inline = any(
-                (layered.comprehends(part) and _has(part, cosines)) or _pairs(part, cosines) for part in ast.walk(values)
+                (layered.comprehends(part) and _has(part, cosines)) or _pairs(part, cosines)
+                for part in ast.walk(values)
             )
             if inline or texts & filled or _over_several_axes(syntax, call, values):
                 yield Hit(
@@ -115,7 +118,11 @@ def _over_several_axes(syntax: Syntax, call: ast.Call, values: ast.expr) -> bool
 def _pairs(node: ast.AST, cosines: set[ast.expr]) -> bool:
     """Return whether a comprehension computes one cosine for each pair of elements of two lists."""
     generators = getattr(node, "generators", [])
-    is_zip = len(generators) == 1 and isinstance(generators[0].iter, ast.Call) and last_name(generators[0].iter.func) == "zip"
+    is_zip = (
+        len(generators) == 1
+        and isinstance(generators[0].iter, ast.Call)
+        and last_name(generators[0].iter.func) == "zip"
+    )
     return is_zip and _has(node, cosines)
 
 
@@ -133,7 +140,9 @@ def _filled(syntax: Syntax, layered: _LayerLoops, cosines: set[ast.expr]) -> Ite
 
     for node in syntax.parents:
         for target, value in assignments(node):
-            if any((layered.comprehends(part) and is_cosine(part)) or _pairs(part, cosines) for part in ast.walk(value)):
+            if any(
+                (layered.comprehends(part) and is_cosine(part)) or _pairs(part, cosines) for part in ast.walk(value)
+            ):
                 yield ast.unparse(target)
             elif isinstance(target, ast.Subscript) and is_cosine(value) and layered.contains(node):
                 yield ast.unparse(target.value)

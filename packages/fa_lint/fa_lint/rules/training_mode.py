@@ -41,7 +41,10 @@ class TrainingMode(LintRule):
         fix="call model.eval() before the measurement and model.train() after it",
         cannot_see="a model that another file creates or sets to eval mode; whether eval() is called before this measurement",
     )
-    clues = (("BatchNorm", "Dropout", "torchvision", "Transformer"), ("argmax", ".max(", "topk", "cosine", "Cosine", "norm("))
+    clues = (
+        ("BatchNorm", "Dropout", "torchvision", "Transformer"),
+        ("argmax", ".max(", "topk", "cosine", "Cosine", "norm("),
+    )
 
     def hits(self, syntax: Syntax) -> Iterator[Hit]:
         """Yield the first measurement, if a layer depends on the mode and the file never sets the mode."""
@@ -50,7 +53,9 @@ class TrainingMode(LintRule):
             return
         if any(_switches(node) for node in syntax.parents):
             for call in _after_train(syntax):
-                yield Hit(call, f"`{syntax.snippet(call)}` measures the network after `train()`, without a call of `eval()`")
+                yield Hit(
+                    call, f"`{syntax.snippet(call)}` measures the network after `train()`, without a call of `eval()`"
+                )
             return
         measured = next(_measurements(syntax), None)
         if measured is not None:
@@ -74,7 +79,12 @@ def _after_train(syntax: Syntax) -> Iterator[ast.AST]:
 def _last_mode(syntax: Syntax, call: ast.Call) -> str:
     """Return the mode that a statement before a call sets in the same block: "train", "eval", or an empty string."""
     statement = next(part for part in syntax.ancestors(call) if isinstance(part, ast.stmt))
-    siblings = [part for _, value in ast.iter_fields(syntax.parents[statement]) if isinstance(value, list) and statement in value for part in value]
+    siblings = [
+        part
+        for _, value in ast.iter_fields(syntax.parents[statement])
+        if isinstance(value, list) and statement in value
+        for part in value
+    ]
     before = [part for part in siblings if part.lineno < statement.lineno and isinstance(part, ast.Expr)]
     modes = [last_name(getattr(part.value, "func", part)) for part in before]
     return next((mode for mode in reversed(modes) if mode in ("train", "eval")), "")

@@ -39,14 +39,18 @@ def _samples(values: Values) -> Iterator[tuple[ast.AST, str]]:
         for call in right - left:
             first = earlier.get(ast.unparse(call)) if isinstance(call, ast.Call) else None
             function = values.functions.get(last_name(getattr(call, "func", call)))
-            is_drawn = last_name(getattr(call, "func", call)) in SAMPLERS or (function and draws(values.syntax, function))
+            is_drawn = last_name(getattr(call, "func", call)) in SAMPLERS or (
+                function and draws(values.syntax, function)
+            )
             if first is not None and is_drawn and first.lineno < call.lineno:
                 yield call, "is drawn once for the credit and again for the gradient"
 
 
 def _precision(values: Values) -> Iterator[tuple[ast.AST, str]]:
     for sides in _measured(values):
-        blocks = [{part for node in side for part in values.syntax.ancestors(node) if _is_autocast(part)} for side in sides]
+        blocks = [
+            {part for node in side for part in values.syntax.ancestors(node) if _is_autocast(part)} for side in sides
+        ]
         for block in blocks[0] ^ blocks[1] if not all(blocks) else ():
             yield block.items[0].context_expr, "computes only one of the two gradients, in another precision"
 
@@ -73,7 +77,9 @@ def _order(values: Values) -> Iterator[tuple[ast.AST, str]]:
                 if is_step and any(part in right and part.lineno > call.lineno for part in later):
                     yield call, "changes the weights between the credit and the gradient"
             reference = min(later, key=_line, default=None)
-            names = {last_name(call.func) for call in calls if reference and read.lineno <= call.lineno < reference.lineno}
+            names = {
+                last_name(call.func) for call in calls if reference and read.lineno <= call.lineno < reference.lineno
+            }
             added = _added_gradient(values, reference, right) if reference and not names & {*ZEROS, "step"} else None
             if added is not None:
                 yield added, "adds the gradient to the credit, because no gradient is set to zero before"
@@ -86,7 +92,11 @@ def _line(node: ast.AST) -> int:
 def _added_gradient(values: Values, call: ast.Call, reference: set[ast.AST]) -> ast.Call | None:
     """Return the backward pass that adds the reference to gradients of the credit, or None."""
     function = values.functions.get(last_name(call.func)) if last_name(call.func) != "backward" else None
-    parts = [*ast.walk(function)] if function else [call, *(part for part in reference if getattr(part, "lineno", 0) > call.lineno)]
+    parts = (
+        [*ast.walk(function)]
+        if function
+        else [call, *(part for part in reference if getattr(part, "lineno", 0) > call.lineno)]
+    )
     calls = {last_name(part.func): part for part in parts if isinstance(part, ast.Call)}
     reads = any(isinstance(part, ast.Attribute) and part.attr == "grad" for part in parts)
     return calls.get("backward") if reads and not calls.keys() & {*ZEROS, "deepcopy", "tensor"} else None
@@ -114,17 +124,29 @@ def _frozen(values: Values) -> Iterator[tuple[ast.AST, str]]:
     if not any((number(value) or 0) > 0 for value in [*decays, *values.keyed.get("weight_decay", [])]):
         return
     for node in values.syntax.parents:
-        is_zeroed = isinstance(node, ast.Call) and last_name(node.func) == "zero_" and last_name(node.func.value) == "grad"
-        pairs = [pair for pair in assignments(node) if last_name(pair[0]) == "grad" and last_name(getattr(pair[1], "func", node)) in ZEROS]
+        is_zeroed = (
+            isinstance(node, ast.Call) and last_name(node.func) == "zero_" and last_name(node.func.value) == "grad"
+        )
+        pairs = [
+            pair
+            for pair in assignments(node)
+            if last_name(pair[0]) == "grad" and last_name(getattr(pair[1], "func", node)) in ZEROS
+        ]
         if is_zeroed or pairs:
             yield node, "freezes a parameter that the optimizer still changes by weight decay"
 
 
 def _decay(values: Values) -> Iterator[tuple[ast.AST, str]]:
     for groups in values.syntax.every(ast.List):
-        tables = [{getattr(key, "value", None): value for key, value in zip(part.keys, part.values, strict=True)} for part in groups.elts if isinstance(part, ast.Dict)]
+        tables = [
+            {getattr(key, "value", None): value for key, value in zip(part.keys, part.values, strict=True)}
+            for part in groups.elts
+            if isinstance(part, ast.Dict)
+        ]
         decays = {number(table.get("weight_decay")) for table in tables}
-        if len(decays) > 1 and any("feedback" in str(getattr(part, "value", "")) for table in tables for part in values.near(table["params"])):
+        if len(decays) > 1 and any(
+            "feedback" in str(getattr(part, "value", "")) for table in tables for part in values.near(table["params"])
+        ):
             yield groups, "decays forward weights and feedback at different rates"
 
 
@@ -138,8 +160,16 @@ def _updates(values: Values) -> Iterator[tuple[ast.AST, str]]:
             if any(isinstance(part.op, ast.Sub) and _pattern(part) == _pattern(step) for part in steps):
                 yield step, "adds the gradient in one layer, and other layers subtract it"
         factors = [part.right for part in parts if isinstance(part, ast.BinOp) and isinstance(part.op, ast.MatMult)]
-        plain = {ast.unparse(part.value): part for part in factors if isinstance(part, ast.Subscript) and is_feedback(last_name(part.value))}
-        turned = [part.value for part in factors if getattr(part, "attr", "") in ("T", "mT") and isinstance(part.value, ast.Subscript)]
+        plain = {
+            ast.unparse(part.value): part
+            for part in factors
+            if isinstance(part, ast.Subscript) and is_feedback(last_name(part.value))
+        }
+        turned = [
+            part.value
+            for part in factors
+            if getattr(part, "attr", "") in ("T", "mT") and isinstance(part.value, ast.Subscript)
+        ]
         for part in turned:
             if ast.unparse(part.value) in plain:
                 yield plain[ast.unparse(part.value)], "is not transposed, and the feedback of the other layers is"
@@ -152,7 +182,11 @@ def _pattern(step: ast.AugAssign) -> tuple[str, ...]:
 
 def _attached(values: Values) -> Iterator[tuple[ast.AST, str]]:
     starts = [call for call in values.syntax.every(ast.Call) if last_name(call.func) == "backward" and call.args]
-    states = {call.func.value.id: call for call in starts if isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Name)}
+    states = {
+        call.func.value.id: call
+        for call in starts
+        if isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Name)
+    }
     for state, call in states.items():
         given = [part for value in values.of(call.func.value) if isinstance(value, ast.Call) for part in value.args]
         for part in given:
@@ -165,7 +199,11 @@ def _overwritten(values: Values) -> Iterator[tuple[ast.AST, str]]:
         for node in ast.walk(values.syntax.function_of(cosine)):
             for target, value in assignments(node):
                 owner = target.value if isinstance(target, ast.Subscript) else target
-                if isinstance(owner, ast.Attribute) and is_feedback(owner.attr) and values.syntax.function_of(cosine) is not values.syntax.tree:
+                if (
+                    isinstance(owner, ast.Attribute)
+                    and is_feedback(owner.attr)
+                    and values.syntax.function_of(cosine) is not values.syntax.tree
+                ):
                     yield node, "replaces the feedback of the training before the alignment is measured"
 
 

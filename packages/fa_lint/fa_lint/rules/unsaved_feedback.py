@@ -19,7 +19,17 @@ from fa_lint.rules._flow import assignments, is_own, saved_names, torch_modules,
 from fa_lint.rules._values import Values, label, on_credit, values_of
 from fa_lint.syntax import Syntax, argument, last_name, number
 
-FILLS = ("fillna", "nan_to_num", "where", "masked_fill", "masked_fill_", "putmask", "copyto", "index_fill", "index_fill_")
+FILLS = (
+    "fillna",
+    "nan_to_num",
+    "where",
+    "masked_fill",
+    "masked_fill_",
+    "putmask",
+    "copyto",
+    "index_fill",
+    "index_fill_",
+)
 
 
 class UnsavedFeedback(LintRule):
@@ -100,7 +110,12 @@ def filled_with_one(values: Values) -> Iterator[ast.AST]:
             is_part = isinstance(target, ast.Subscript) and number(target.slice) is None and not label(target)
             if is_part and number(value) == 1 and values.is_cosine(target.value):
                 yield node
-            if isinstance(value, ast.IfExp) and number(value.body) == 1 and is_empty_test(value.test) and values.is_cosine(value):
+            if (
+                isinstance(value, ast.IfExp)
+                and number(value.body) == 1
+                and is_empty_test(value.test)
+                and values.is_cosine(value)
+            ):
                 yield value
         name = last_name(node.func) if isinstance(node, ast.Call) else ""
         filling = [part for part in _operands_of(node) if number(part) == 1 or _is_ones(part)] if name in FILLS else []
