@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from fa_lint.rules._flow import COMPREHENSIONS, assignments, element_pairs
-from fa_lint.rules._test_data import UPDATES, TestSetUse
+from fa_lint.rules._test_data import UPDATES, test_set_use
 from fa_lint.rules._values import Values, label, mentions
 from fa_lint.syntax import Syntax, last_name, number, text_in
 
@@ -73,7 +73,7 @@ def best_of_rounds(values: Values) -> Iterator[tuple[ast.Call, ast.expr]]:
 
     The rounds are a list that a training loop fills, or the rows of a table for each seed.
     """
-    use = TestSetUse(values.syntax, (*UPDATES, "backward"))
+    use = test_set_use(values.syntax, (*UPDATES, "backward"))
     for call in values.syntax.every(ast.Call):
         is_method = isinstance(call.func, ast.Attribute) and not values.syntax.resolve(call.func)
         operands = [call.func.value] if is_method else call.args

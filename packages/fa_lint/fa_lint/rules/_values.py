@@ -87,26 +87,25 @@ class Values:
             self._read(node)
 
     def of(self, name: ast.Name) -> list[ast.expr]:
-        """Return the values that a variable may have where code reads it.
+        """Return the values that a variable may have where code reads it."""
+        return [value for value, _ in self.entries(name)]
 
-        An assignment in a block that contains this place replaces all earlier values.
+    def entries(self, name: ast.Name) -> list[tuple[ast.expr, ast.AST | None]]:
+        """Return the values that a variable may have where code reads it, each with its statement.
+
+        An assignment in a block that contains this place replaces all earlier values. The statement is None if a function
+        receives the value, or if a list contains it.
         """
+        entries = self.bound.get((self.scope(name), name.id), [])
         blocks = {*self.syntax.ancestors(name)}
-        reaching: list[ast.expr] = []
-        for value, statement in reversed(self.bound.get(self._key(name), [])):
+        reaching = []
+        for value, statement in reversed(entries):
             is_before = statement is not None and statement.lineno < name.lineno
-            if (
-                is_before
-                and not isinstance(statement, ast.AugAssign)
-                and blocks & {statement, self.syntax.parents[statement]}
-            ):
-                return [*reaching, *self._of_statement(name, statement)]
+            if is_before and not isinstance(statement, ast.AugAssign) and blocks & {statement, self.syntax.parents[statement]}:
+                return [*reaching, *(entry for entry in entries if entry[1] is statement)]
             if is_before or statement is None:
-                reaching.append(value)
-        return [value for value, _ in self.bound.get(self._key(name), [])]
-
-    def _of_statement(self, name: ast.Name, statement: ast.AST) -> list[ast.expr]:
-        return [value for value, binding in self.bound[self._key(name)] if binding is statement]
+                reaching.append((value, statement))
+        return entries
 
     def sources(self, node: ast.AST) -> set[ast.AST]:
         """Return an expression and all expressions of the file from which its value is computed."""
@@ -167,9 +166,10 @@ class Values:
         found = [(node, next(filter(None, map(factors, self.near(node.left))), None)) for node in quotients]
         return [*compared_vectors(self.syntax), *((node, sides) for node, sides in found if sides is not None)]
 
-    def _key(self, name: ast.Name) -> tuple[ast.AST, str]:
-        keys = ((scope, name.id) for scope in self.syntax.ancestors(name))
-        return next((key for key in keys if key in self.bound), (self.syntax.tree, name.id))
+    def scope(self, name: ast.Name) -> ast.AST:
+        """Return the function, comprehension or module that binds a variable."""
+        scopes = (scope for scope in self.syntax.ancestors(name) if (scope, name.id) in self.bound)
+        return next(scopes, self.syntax.tree)
 
     def _read(self, node: ast.AST) -> None:
         for target, value in assignments(node):
@@ -193,7 +193,7 @@ class Values:
 
     def _bind(self, target: ast.expr, value: ast.expr, statement: ast.AST | None = None) -> None:
         if isinstance(target, ast.Name):
-            self.bound.setdefault(self._key(target), []).append((value, statement))
+            self.bound.setdefault((self.scope(target), target.id), []).append((value, statement))
         elif isinstance(target, (ast.Tuple, ast.List)):
             for values in self._unpacked(len(target.elts), value):
                 for element, part in zip(target.elts, values, strict=True):

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from fa_lint.base import RuleCard
 from fa_lint.rules._accuracy import accuracies
 from fa_lint.rules._selections import printed
-from fa_lint.rules._test_data import TEST, TRAIN, VALIDATION, TestSetUse
+from fa_lint.rules._test_data import TEST, TRAIN, VALIDATION, test_set_use
 from fa_lint.rules._values import CreditRule, Values, orders
 from fa_lint.syntax import Syntax, argument, last_name, text_in
 
@@ -90,8 +90,7 @@ def _selected(values: Values) -> Iterator[tuple[ast.AST, str]]:
 
 
 def _loaders(values: Values) -> Iterator[tuple[ast.AST, str]]:
-    data = TestSetUse(values.syntax)
-    data.follow()
+    data = test_set_use(values.syntax)
     for call in values.syntax.every(ast.Call):
         options = {part.arg: getattr(part.value, "value", None) for part in call.keywords}
         if options.get("drop_last") is True and data.has(call):

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from fa_lint.base import Hit, LintRule, RuleCard
 from fa_lint.rules._flow import assignments, element_pairs
 from fa_lint.rules._selections import DRAWING, best_of_rounds, printed, sort_key, sorted_picks
-from fa_lint.rules._test_data import TEST, UPDATES, VALIDATION, TestSetUse
+from fa_lint.rules._test_data import TEST, UPDATES, VALIDATION, TestSetUse, test_set_use
 from fa_lint.rules._values import Values, label, returned, values_of
-from fa_lint.syntax import FUNCTIONS, Syntax, last_name
+from fa_lint.syntax import FUNCTIONS, Syntax, last_name, number
 
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 ORDERS = (ast.Gt, ast.GtE, ast.Lt, ast.LtE)
@@ -42,30 +42,19 @@ class BestEpoch(LintRule):
     )
     clues = (
         ("test", "Test", "train=False"),
-        ("max", "min", "if "),
+        ("max", "min", "if ", "sort"),
+        (".step(", "fit(", ".backward(", "-=", "sub_(", "add_(", "apply_gradients(", "lr", "groupby", "pivot", "valid"),
     )
 
     def hits(self, syntax: Syntax) -> Iterator[Hit]:
         """Yield each expression that chooses the best round by results on the test set."""
-        data = TestSetUse(syntax, (*UPDATES, "backward"))
+        data = test_set_use(syntax, (*UPDATES, "backward"))
         loops = [loop for loop in syntax.parents if isinstance(loop, LOOPS) and data.trains(loop)]
-        if loops:
-            data.follow()
-            values = values_of(syntax)
-            found = [
-                node
-                for loop in loops
-                for node in (*_choices(data, loop), *_in_functions(data, loop), *_after_loop(syntax, data, loop))
-            ]
-            for node in dict.fromkeys([*found, *_by_key(values, data)]):
-                yield Hit(
-                    node, f"`{syntax.snippet(node)}` chooses the best round of the training by results on the test set"
-                )
-        data.follow()
-        for node in _validation(syntax, data):
-            yield Hit(
-                node, f"`{syntax.snippet(node)}` uses the test set as validation data, by which the network is chosen"
-            )
+        found = [node for loop in loops for search in (_choices, _in_functions, _after_loop) for node in search(data, loop)]
+        for node in dict.fromkeys([*found, *_by_key(data)]) if loops else ():
+            yield Hit(node, f"`{syntax.snippet(node)}` chooses the best round of the training by results on the test set")
+        for node in _validation(data):
+            yield Hit(node, f"`{syntax.snippet(node)}` is the test set, and the network is chosen by this validation set")
         for node in _of_rounds(values_of(syntax)):
             yield Hit(node, f"`{syntax.snippet(node)}` is the best of many results on the test set")
 
@@ -145,12 +134,12 @@ def _record(node: ast.expr) -> ast.expr:
     return node.value if is_field else node
 
 
-def _by_key(values: Values, data: TestSetUse) -> Iterator[ast.expr]:
+def _by_key(data: TestSetUse) -> Iterator[ast.expr]:
     """Yield each selection from a list or table by a key that is a test result, such as `max(runs, key=lambda r: r["test"])`."""
-    picks = [(node, key) for node, key in sorted_picks(values)]
-    calls = [call for call in values.syntax.every(ast.Call) if last_name(call.func) in BEST]
+    picks = [(node, key) for node, key in sorted_picks(data.values) if number(node.slice) is not None]
+    calls = [call for call in data.syntax.every(ast.Call) if last_name(call.func) in BEST]
     picks += [
-        (call, sort_key(values.syntax, call)) for call in calls if any(part.arg == "key" for part in call.keywords)
+        (call, sort_key(data.syntax, call)) for call in calls if any(part.arg == "key" for part in call.keywords)
     ]
     for node, key in picks:
         if data.has(key):
@@ -170,12 +159,12 @@ def _of_rounds(values: Values) -> Iterator[ast.expr]:
             yield call
 
 
-def _validation(syntax: Syntax, data: TestSetUse) -> Iterator[ast.expr]:
+def _validation(data: TestSetUse) -> Iterator[ast.expr]:
     """Yield test data that code uses as validation data, if the code also chooses a network."""
-    pairs = [(part.arg or "", part.value) for part in syntax.every(ast.keyword)]
-    pairs += [(target.id, value) for target, value in data.pairs if isinstance(target, ast.Name)]
+    pairs = [(part.arg or "", part.value) for part in data.syntax.every(ast.keyword)]
+    pairs += [(name, value) for (_, name), entries in data.values.bound.items() for value, one in entries if one]
     pairs += [(function.name, value) for function in data.functions.values() for value in returned(function)]
-    for name, value in pairs if CHOOSES.search(syntax.text) else ():
+    for name, value in pairs if CHOOSES.search(data.syntax.text) else ():
         if VALIDATION.fullmatch(name) and data.has(value):
             yield value
 
@@ -190,7 +179,7 @@ def _assigned(body: list[ast.stmt]) -> Iterator[tuple[ast.expr, ast.expr]]:
                 yield target, value
 
 
-def _after_loop(syntax: Syntax, data: TestSetUse, loop: ast.stmt) -> Iterator[ast.expr]:
+def _after_loop(data: TestSetUse, loop: ast.stmt) -> Iterator[ast.expr]:
     """Yield each best value of a list to which the loop appends results on the test set."""
     lists = {
         ast.unparse(node.func.value)
@@ -207,6 +196,7 @@ def _after_loop(syntax: Syntax, data: TestSetUse, loop: ast.stmt) -> Iterator[as
     }
     if not lists:
         return
+    syntax = data.syntax
     scope = syntax.function_of(loop)
     for node in ast.walk(scope):
         if not (isinstance(node, ast.Call) and last_name(node.func) in BEST_OF_LIST and node.lineno > loop.end_lineno):

@@ -10,7 +10,7 @@ from fa_lint.base import RuleCard
 from fa_lint.rules._feedback import draws
 from fa_lint.rules._flow import assignments, torch_modules
 from fa_lint.rules._selections import MISSING, filters, printed, sorted_picks
-from fa_lint.rules._test_data import TestSetUse
+from fa_lint.rules._test_data import test_set_use
 from fa_lint.rules._values import CreditRule, Values, label, mentions, orders, text_of
 from fa_lint.syntax import argument, last_name, number, text_in
 
@@ -105,7 +105,7 @@ def _seeds(values: Values) -> Iterator[tuple[ast.AST, str]]:
             if number(argument(call, 0)) is not None
         )
     loops = [part for part in syntax.tree.body if isinstance(part, (ast.For, ast.While))]
-    is_script = "__main__" in syntax.text or any(map(TestSetUse(syntax).trains, loops))
+    is_script = "__main__" in syntax.text or any(map(test_set_use(syntax).trains, loops))
     random_calls = [call for call in syntax.every(ast.Call) if draws(syntax, call)]
     if is_script and random_calls and not re.search("seed|rng|randomstate|generator|checkpoint", syntax.text, re.I):
         yield random_calls[0], "draws random numbers, and the script sets no seed"

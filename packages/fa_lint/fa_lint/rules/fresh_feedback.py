@@ -11,7 +11,7 @@ from fa_lint.rules._cosine import compared_vectors
 from fa_lint.rules._feedback import draws, filled_in_place, on_alignment
 from fa_lint.rules._flow import assignments
 from fa_lint.rules._provenance import RANDOM, Value, observe
-from fa_lint.rules._test_data import TestSetUse
+from fa_lint.rules._test_data import test_set_use
 from fa_lint.rules._values import Values, mentions, on_credit, values_of
 from fa_lint.syntax import FUNCTIONS, Syntax, last_name
 
@@ -53,7 +53,7 @@ class FreshFeedback(LintRule):
         by_scope: dict[ast.AST, list[tuple[ast.expr, Sides]]] = {}
         for node, sides in compared_vectors(syntax):
             by_scope.setdefault(syntax.function_of(node), []).append((node, sides))
-        training = TestSetUse(syntax) if by_scope else None
+        training = test_set_use(syntax) if by_scope else None
         for scope, pairs in by_scope.items():
             if any(draws(syntax, part) for part in _statements(scope)) and not training.trains(scope):
                 yield from _in_scope(syntax, scope, pairs)
@@ -63,7 +63,7 @@ class FreshFeedback(LintRule):
 
 def _drawn_again(values: Values) -> Iterator[ast.AST]:
     """Yield feedback that is drawn in each round of a training, or a second time for a measurement."""
-    syntax, use = values.syntax, TestSetUse(values.syntax)
+    syntax, use = values.syntax, test_set_use(values.syntax)
     drawn = [call for call in syntax.every(ast.Call) if _draws_anew(values, call)]
     products = [node for node in syntax.every(ast.BinOp) if isinstance(node.op, ast.MatMult)]
     factors = {part for node in products for part in values.sources(node.right)} if drawn else set()
