@@ -114,7 +114,7 @@ class Values:
             part = waiting.pop()
             if part not in found:
                 found.add(part)
-                waiting += self._operands(part)
+                waiting += self.operands(part)
         return found
 
     def near(self, node: ast.AST) -> list[ast.AST]:
@@ -215,7 +215,7 @@ class Values:
         parts = [part.elts for part in candidates if isinstance(part, (ast.Tuple, ast.List))]
         return [elements for elements in parts if len(elements) == length] or [[value] * length]
 
-    def _operands(self, node: ast.AST) -> list[ast.AST]:
+    def operands(self, node: ast.AST) -> list[ast.AST]:
         """Return the expressions from which the value of an expression is computed directly."""
         if isinstance(node, NO_VALUE):
             return []
