@@ -116,14 +116,14 @@ class TestSetUse:
             return True
         function = self.functions.get(name)
         if name in self.training:
-            return function is not None and self._once(function, self._returns_test)  # the result, such as a model, need not be a measurement
+            return function is not None and self._once(
+                function, self._returns_test
+            )  # the result, such as a model, need not be a measurement
         operands = [*call.args, *(keyword.value for keyword in call.keywords)]
         if any(_names_other(operand) for operand in operands):
             return False
         owner = [call.func.value] if isinstance(call.func, ast.Attribute) else []
-        return any(map(self.has, (*owner, *operands))) or (
-            function is not None and self._once(function, self._reads)
-        )
+        return any(map(self.has, (*owner, *operands))) or (function is not None and self._once(function, self._reads))
 
     def _once(self, node: ast.AST, check: Callable[[Any], bool]) -> bool:
         """Return the result of a check, which is False while the same check is in progress."""
@@ -156,7 +156,9 @@ class TestSetUse:
         passed = [self.has(value) for value, statement in whole if statement is None]
         if passed and all(passed) and not OTHER.fullmatch(name.id):
             return True
-        return any(self.has(value) and self._keeps(value, statement) for value, statement in whole if statement is not None)
+        return any(
+            self.has(value) and self._keeps(value, statement) for value, statement in whole if statement is not None
+        )
 
     def _keeps(self, value: ast.expr, statement: ast.AST) -> bool:
         """Return whether an assignment of test data makes each of its targets depend on the test set."""
@@ -165,7 +167,9 @@ class TestSetUse:
         names = [part for part in names if isinstance(part.ctx, ast.Store)]
         if len(names) > 1 and any(OTHER.fullmatch(part.id) for part in names):
             return isinstance(elementwise(value), ast.Tuple)  # one value for each set
-        passed = [part for part in ast.walk(value) if isinstance(part, ast.Name) and part.id in {one.id for one in names}]
+        passed = [
+            part for part in ast.walk(value) if isinstance(part, ast.Name) and part.id in {one.id for one in names}
+        ]
         return not isinstance(value, ast.Call) or all(map(self.has, passed))  # model = update(model, …)
 
 

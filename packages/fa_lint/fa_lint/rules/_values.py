@@ -101,7 +101,11 @@ class Values:
         reaching = []
         for value, statement in reversed(entries):
             is_before = statement is not None and statement.lineno < name.lineno
-            if is_before and not isinstance(statement, ast.AugAssign) and blocks & {statement, self.syntax.parents[statement]}:
+            if (
+                is_before
+                and not isinstance(statement, ast.AugAssign)
+                and blocks & {statement, self.syntax.parents[statement]}
+            ):
                 return [*reaching, *(entry for entry in entries if entry[1] is statement)]
             if is_before or statement is None:
                 reaching.append((value, statement))

@@ -50,11 +50,17 @@ class BestEpoch(LintRule):
         """Yield each expression that chooses the best round by results on the test set."""
         data = test_set_use(syntax, (*UPDATES, "backward"))
         loops = [loop for loop in syntax.parents if isinstance(loop, LOOPS) and data.trains(loop)]
-        found = [node for loop in loops for search in (_choices, _in_functions, _after_loop) for node in search(data, loop)]
+        found = [
+            node for loop in loops for search in (_choices, _in_functions, _after_loop) for node in search(data, loop)
+        ]
         for node in dict.fromkeys([*found, *_by_key(data)]) if loops else ():
-            yield Hit(node, f"`{syntax.snippet(node)}` chooses the best round of the training by results on the test set")
+            yield Hit(
+                node, f"`{syntax.snippet(node)}` chooses the best round of the training by results on the test set"
+            )
         for node in _validation(data):
-            yield Hit(node, f"`{syntax.snippet(node)}` is the test set, and the network is chosen by this validation set")
+            yield Hit(
+                node, f"`{syntax.snippet(node)}` is the test set, and the network is chosen by this validation set"
+            )
         for node in _of_rounds(values_of(syntax)):
             yield Hit(node, f"`{syntax.snippet(node)}` is the best of many results on the test set")
 
@@ -138,9 +144,7 @@ def _by_key(data: TestSetUse) -> Iterator[ast.expr]:
     """Yield each selection from a list or table by a key that is a test result, such as `max(runs, key=lambda r: r["test"])`."""
     picks = [(node, key) for node, key in sorted_picks(data.values) if number(node.slice) is not None]
     calls = [call for call in data.syntax.every(ast.Call) if last_name(call.func) in BEST]
-    picks += [
-        (call, sort_key(data.syntax, call)) for call in calls if any(part.arg == "key" for part in call.keywords)
-    ]
+    picks += [(call, sort_key(data.syntax, call)) for call in calls if any(part.arg == "key" for part in call.keywords)]
     for node, key in picks:
         if data.has(key):
             yield node

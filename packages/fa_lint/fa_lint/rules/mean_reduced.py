@@ -129,7 +129,12 @@ class _Kinds:
 
     def _arithmetic(self, operation: ast.operator, *sides: ast.expr) -> str:
         is_scaled = isinstance(operation, (ast.Mult, ast.Div)) and any(isinstance(side, ast.Constant) for side in sides)
-        return next(filter(None, map(self.of, sides)), "") if is_scaled or isinstance(operation, (ast.Add, ast.Sub)) else ""
+        return (
+            next(filter(None, map(self.of, sides)), "")
+            if is_scaled or isinstance(operation, (ast.Add, ast.Sub))
+            else ""
+        )
+
 
 def _per_sample_norm(syntax: Syntax, call: ast.Call) -> ast.expr | None:
     """Return the tensor whose norm a call computes along axes other than 0, or None."""
@@ -172,4 +177,6 @@ def _one_sample(call: ast.Call) -> bool:
 def _parameters(node: ast.AST) -> bool:
     """Return whether an expression names parameters, whose gradients have no sample axis."""
     return bool(text_in(node) & PARAMETERS)
+
+
 RULE = MeanReduced()

@@ -15,7 +15,20 @@ LIBRARIES = ("numpy", "torch", "jax.numpy", "bottleneck")
 MEMBERS = ("children", "modules", "named_modules", "named_children", "parameters", "named_parameters")
 CONTAINERS = ("torch.nn.ModuleList", "torch.nn.ModuleDict", "torch.nn.Sequential", "torch.nn.ParameterList")
 NAMES_OF_LAYERS = ("layers", "blocks")
-THROUGH = ("zip", "enumerate", "reversed", "list", "tuple", "range", "len", "items", "values", "keys", "sorted", "filter")
+THROUGH = (
+    "zip",
+    "enumerate",
+    "reversed",
+    "list",
+    "tuple",
+    "range",
+    "len",
+    "items",
+    "values",
+    "keys",
+    "sorted",
+    "filter",
+)
 LOOPS = (ast.For, ast.AsyncFor, ast.While, *COMPREHENSIONS)
 
 
@@ -81,10 +94,17 @@ def _is_over_layers(values: Values, node: ast.expr) -> bool:
         part = waiting.pop()
         found.add(part)
         parents = values.syntax.ancestors(part)
-        loop = part if isinstance(part, COMPREHENSIONS) else next((one for one in parents if isinstance(one, LOOPS)), None)
+        loop = (
+            part if isinstance(part, COMPREHENSIONS) else next((one for one in parents if isinstance(one, LOOPS)), None)
+        )
         element = getattr(part, "elt", getattr(part, "value", part)) if loop is part else part
         is_element = loop is part or isinstance(values.syntax.parents.get(part), (ast.Call, ast.Assign))
-        if loop and is_element and not cosines.isdisjoint(values.near(element)) and _is_layer_loop(values, loop, cosines):
+        if (
+            loop
+            and is_element
+            and not cosines.isdisjoint(values.near(element))
+            and _is_layer_loop(values, loop, cosines)
+        ):
             return True
         if loop is not part and part not in cosines:
             operands = [operand for operand in values.operands(part) if operand not in found]
