@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from functools import cached_property, lru_cache
 
 from fa_lint.base import Hit, LintRule
@@ -261,6 +261,11 @@ def orders(parts: Iterable[ast.AST]) -> Iterator[tuple[ast.expr, ast.expr]]:
     for part in parts:
         if isinstance(part, ast.Compare) and isinstance(part.ops[0], (ast.Gt, ast.GtE, ast.Lt, ast.LtE)):
             yield part.left, part.comparators[0]
+
+
+def calls_in(parts: Iterable[ast.AST], names: Container[str]) -> list[ast.Call]:
+    """Return the calls of functions or methods with one of the names."""
+    return [part for part in parts if isinstance(part, ast.Call) and last_name(part.func) in names]
 
 
 def mentions(node: ast.AST, word: str) -> bool:

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 
 from fa_lint.base import RuleCard
 from fa_lint.rules._selections import MISSING, best_of_rounds, filters
-from fa_lint.rules._values import CreditRule, Values, orders
+from fa_lint.rules._values import CreditRule, Values, calls_in, orders
 from fa_lint.syntax import last_name, number
 
+MEANS = ("mean", "sum", "median", "average", "fmean", "nanmean", "std")
 SIGNS = ("sign", "sgn")
 ABSOLUTE = ("abs", "abs_", "fabs", "absolute")
 LIMITS = ("clip", "clamp", "clamp_", "clamp_min", "maximum", "max", "relu", "relu_")
@@ -67,14 +68,13 @@ def _signs(values: Values) -> Iterator[tuple[ast.AST, str]]:
 
 
 def _selections(values: Values) -> Iterator[tuple[ast.AST, str]]:
+    means = [call for call in values.syntax.every(ast.Call) if last_name(call.func) in MEANS]
+    averaged = {part for call in means for operand in _operands(values, call) for part in values.sources(operand)}
     for node, condition in filters(values):
         compared = [side for pair in orders(condition) for side in pair]
-        compared += [
-            part.args[0]
-            for part in condition
-            if isinstance(part, ast.Call) and last_name(part.func) in MISSING and part.args
-        ]
-        if any(map(values.is_cosine, compared)):
+        compared += [call.args[0] for call in calls_in(condition, MISSING) if call.args]
+        is_averaged = not averaged.isdisjoint(values.syntax.parts(node) if isinstance(node, ast.If) else [node])
+        if is_averaged and any(map(values.is_cosine, compared)):
             yield node, "leaves out cosines by their value"
 
 

@@ -68,11 +68,8 @@ def _removed(values: Values) -> Iterator[tuple[ast.AST, str]]:
         is_removal = last_name(call.func) in REMOVALS and any(last_name(part.func) in WORST for part in inner)
         if (is_removal or last_name(call.func) in TRIMS) and any(map(values.is_result, operands)):
             yield call, "leaves out a run by its result"
-        if (
-            last_name(call.func) == "dropna"
-            and not call.args
-            and not any(part.arg == "subset" for part in call.keywords)
-        ):
+        is_table = last_name(call.func) == "dropna" and isinstance(getattr(call.func, "value", None), ast.Name)
+        if is_table and not call.args and not any(part.arg in ("subset", "axis") for part in call.keywords):
             yield call, "leaves out every row with an undefined value, such as those of runs that diverged"
     for node, key in sorted_picks(values):
         if isinstance(node.slice, ast.Slice) and values.is_result(key):
@@ -90,22 +87,22 @@ def _repeated(values: Values) -> Iterator[tuple[ast.AST, str]]:
 
 def _seeds(values: Values) -> Iterator[tuple[ast.AST, str]]:
     syntax = values.syntax
+    use = test_set_use(syntax)
     seeding = [
         call for call in syntax.every(ast.Call) if last_name(call.func) in SEEDS and (call.args or call.keywords)
     ]
     for call in seeding:
         if any(isinstance(part, ast.Call) and last_name(part.func) in CLOCKS for part in values.near(call)):
             yield call, "takes the seed from the clock, so the run cannot be repeated"
-    names = [part.arg for part in syntax.every(ast.arg)] + [label(part) for part in syntax.every(ast.Name)]
-    has_seed = any(name in ("seed", "random_seed") for name in names)
-    if has_seed and not any(mentions(part, "seed") for call in seeding for part in call.args):
-        yield from (
-            (call, "is a constant, so the seed of a run has no effect")
-            for call in seeding
-            if number(argument(call, 0)) is not None
-        )
+    fields = [part for part in syntax.every(ast.AnnAssign) if label(part.target) == "seed"]
+    if not any(mentions(part, "seed") for call in seeding for part in call.args):
+        for call in (call for call in seeding if number(argument(call, 0)) is not None):
+            scope = syntax.function_of(call)
+            named = [part.arg for part in ast.walk(getattr(scope, "args", scope)) if isinstance(part, ast.arg)]
+            if "seed" in named or (fields and scope is syntax.tree and use.trains(scope)):
+                yield call, "is a constant, so the seed of a run has no effect"
     loops = [part for part in syntax.tree.body if isinstance(part, (ast.For, ast.While))]
-    is_script = "__main__" in syntax.text or any(map(test_set_use(syntax).trains, loops))
+    is_script = "__main__" in syntax.text or any(map(use.trains, loops))
     random_calls = [call for call in syntax.every(ast.Call) if draws(syntax, call)]
     if is_script and random_calls and not re.search("seed|rng|randomstate|generator|checkpoint", syntax.text, re.I):
         yield random_calls[0], "draws random numbers, and the script sets no seed"
@@ -125,7 +122,8 @@ def _late_seeds(values: Values) -> Iterator[tuple[ast.AST, str]]:
         created = None
         for statement in block:
             if _calls(statement, seeders) or isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
-                if created and isinstance(statement, ast.Expr) and not mentions_generator(statement):
+                later = any(map(test_set_use(syntax).trains, block[block.index(statement) :]))
+                if created and later and isinstance(statement, ast.Expr) and not mentions_generator(statement):
                     yield statement, f"sets the seed after `{syntax.snippet(created)}` has drawn random numbers"
                 if not isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
                     break
