@@ -70,11 +70,13 @@ def _signs(values: Values) -> Iterator[tuple[ast.AST, str]]:
 def _selections(values: Values) -> Iterator[tuple[ast.AST, str]]:
     means = [call for call in values.syntax.every(ast.Call) if last_name(call.func) in MEANS]
     averaged = {part for call in means for operand in _operands(values, call) for part in values.sources(operand)}
+    counted = {part for call in calls_in(values.syntax.every(ast.Call), ("len",)) for part in values.sources(call.args[0])}
     for node, condition in filters(values):
         compared = [side for pair in orders(condition) for side in pair]
-        compared += [call.args[0] for call in calls_in(condition, MISSING) if call.args]
-        is_averaged = not averaged.isdisjoint(values.syntax.parts(node) if isinstance(node, ast.If) else [node])
-        if is_averaged and any(map(values.is_cosine, compared)):
+        if node not in counted:  # code that reports how many cosines are defined may leave out the others
+            compared += [call.args[0] for call in calls_in(condition, MISSING) if call.args]
+        kept = [part for side in compared for part in values.sources(side)] if isinstance(node, ast.If) else [node]
+        if not averaged.isdisjoint(kept) and any(map(values.is_cosine, compared)):
             yield node, "leaves out cosines by their value"
 
 

@@ -40,6 +40,7 @@ class BatchAccuracy(CreditRule):
         cannot_see="a batch that is passed to a function with a general parameter name, a slice of the test set, a loader with a "
         "single batch",
     )
+    clues = (("argmax", ".max(", "topk", "test", "train"),)
 
 
 def _single(values: Values) -> Iterator[tuple[ast.AST, str]]:

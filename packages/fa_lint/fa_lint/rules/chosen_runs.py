@@ -52,6 +52,7 @@ class ChosenRuns(CreditRule):
         "report failed runs as failed, and the standard deviation over seeds",
         cannot_see="a selection without a condition on results, such as a list of seeds; seeds and budgets in a configuration file",
     )
+    clues = (("seed", "rand", "acc", "std", "sem", "bp", "backprop"),)
 
 
 def _removed(values: Values) -> Iterator[tuple[ast.AST, str]]:
@@ -99,7 +100,7 @@ def _seeds(values: Values) -> Iterator[tuple[ast.AST, str]]:
         for call in (call for call in seeding if number(argument(call, 0)) is not None):
             scope = syntax.function_of(call)
             named = [part.arg for part in ast.walk(getattr(scope, "args", scope)) if isinstance(part, ast.arg)]
-            if "seed" in named or (fields and scope is syntax.tree and use.trains(scope)):
+            if use.trains(scope) and ("seed" in named or (fields and scope is syntax.tree)):
                 yield call, "is a constant, so the seed of a run has no effect"
     loops = [part for part in syntax.tree.body if isinstance(part, (ast.For, ast.While))]
     is_script = "__main__" in syntax.text or any(map(use.trains, loops))

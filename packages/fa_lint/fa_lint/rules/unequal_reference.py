@@ -74,7 +74,9 @@ def _order(values: Values) -> Iterator[tuple[ast.AST, str]]:
                 if is_clip and credit.lineno < call.lineno < read.lineno:
                     yield call, "limits the entries of the credit before its cosine is computed"
                 is_step = last_name(call.func) == "step" and credit.lineno < call.lineno
-                if is_step and any(part in right and part.lineno > call.lineno for part in later):
+                read_later = [part.lineno for part in right if getattr(part, "attr", "") == "grad"]
+                used = [part for part in later if part in right or part.lineno <= max(read_later, default=0)]
+                if is_step and any(part.lineno > call.lineno for part in used):
                     yield call, "changes the weights between the credit and the gradient"
             reference = min(later, key=_line, default=None)
             names = {
