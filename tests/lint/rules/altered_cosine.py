@@ -26,7 +26,8 @@ FIRES = [
     measured("v = np.array([s for r in rows])", "fine = ~np.isnan(v)", "return np.mean(v[fine])"),
     f"{HEAD}def f(alignments):\n    good = [g for g in alignments if g > 0]\n    return sum(good) / 3\n",
     f"{HEAD}def f(a, b):\n    u, v = torch.sign(a), torch.sign(b)\n    return (u * v).sum() / (u.norm() * v.norm())\n",
-    f"{HEAD}def f(net, a, b):\n    v = []\n    for e in range(9):\n        net.step()\n        v.append({COSINE})\n    return max(v)\n",
+    f"{HEAD}def f(net, a, b):\n    v = []\n    for e in range(9):\n        net.step()\n"
+    f"        v.append({COSINE})\n    return max(v)\n",
 ]
 SILENT = [
     measured("return s"),

@@ -526,3 +526,19 @@ class Feedback(torch.autograd.Function):
     def backward(ctx, g: Tensor) -> tuple[Tensor, Tensor, None]:
         x, back = ctx.saved_tensors
         return g @ back, g.t() @ x, None  # fa: ok FA013 the pitfall is what is tested
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ("        return Linear.apply(x, self.weight, self.B)\n", ["FA013"]),
+        ("        return Linear.apply(x, self.weight, self.B) if self.uses_feedback else x @ self.weight.t()\n", []),
+        (
+            "        if plain:\n            return x @ self.weight.t()\n        return Linear.apply(x, self.weight, self.B)\n",
+            [],
+        ),
+    ],
+)
+def test_a_function_with_an_exact_alternative_is_none(lines, expected):
+    layer = f"class Layer(torch.nn.Module):\n    def forward(self, x, plain=False):\n{lines}"
+    assert codes(f"{CUSTOM_BACKWARD}\n{layer}") == expected

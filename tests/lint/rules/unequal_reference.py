@@ -19,11 +19,16 @@ FIRES = [
     function(*CREDIT, "optimizer.step()", *ZERO, *REFERENCE),
     function(CREDIT[0], "torch.nn.utils.clip_grad_value_(net.parameters(), 0.1)", CREDIT[1], *ZERO, *REFERENCE),
     function(CREDIT[0], "net.weight.grad.clamp_(-1, 1)", CREDIT[1], *ZERO, *REFERENCE),
-    function("i = rng.choice(9, 3)", "j = rng.choice(9, 3)", "c, g = net.credit(x[i]), net.slope(x[j])", f"return {COSINE}"),
+    function(
+        "i = rng.choice(9, 3)", "j = rng.choice(9, 3)", "c, g = net.credit(x[i]), net.slope(x[j])", f"return {COSINE}"
+    ),
     function("c = net.credit(next(data))", "g = net.slope(next(data))", f"return {COSINE}"),
     function("c = net.credit(x, masks(3))", "g = net.slope(x, masks(3))", f"return {COSINE}", head=NOISE),
     function(
-        "c = net.credit(x)", "with torch.autocast('cuda', dtype=torch.bfloat16):", "    g = net.slope(x)", f"return {COSINE}"
+        "c = net.credit(x)",
+        "with torch.autocast('cuda', dtype=torch.bfloat16):",
+        "    g = net.slope(x)",
+        f"return {COSINE}",
     ),
     function("p = net.weight", "p.grad.zero_()", "return torch.optim.SGD([p], weight_decay=1e-3)"),
     function("p = net.weight", "p.grad = torch.zeros_like(p)", "return torch.optim.AdamW([p], 0.1, weight_decay=0.01)"),
@@ -40,7 +45,11 @@ SILENT = [
     function("i = rng.choice(9, 3)", "c, g = net.credit(x[i]), net.slope(x[i])", f"return {COSINE}"),
     function("x = next(data)", "c, g = net.credit(x), net.slope(x)", f"return {COSINE}"),
     function("m = masks(3)", "c, g = net.credit(x, m), net.slope(x, m)", f"return {COSINE}", head=NOISE),
-    function("with torch.autocast('cuda', dtype=torch.bfloat16):", "    c, g = net.credit(x), net.slope(x)", f"return {COSINE}"),
+    function(
+        "with torch.autocast('cuda', dtype=torch.bfloat16):",
+        "    c, g = net.credit(x), net.slope(x)",
+        f"return {COSINE}",
+    ),
     function("p = net.weight", "p.grad.zero_()", "return torch.optim.SGD([p], weight_decay=0.0)"),
     function("p = net.weight", "p.requires_grad_(False)", "return torch.optim.SGD([net.bias], weight_decay=1e-3)"),
     function("net.w[0] -= lr * g[0]", "net.w[1] -= lr * g[1]", "net.B[1] += lr * (noise - net.B[1])"),

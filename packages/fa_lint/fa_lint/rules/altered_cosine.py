@@ -70,7 +70,9 @@ def _signs(values: Values) -> Iterator[tuple[ast.AST, str]]:
 def _selections(values: Values) -> Iterator[tuple[ast.AST, str]]:
     means = [call for call in values.syntax.every(ast.Call) if last_name(call.func) in MEANS]
     averaged = {part for call in means for operand in _operands(values, call) for part in values.sources(operand)}
-    counted = {part for call in calls_in(values.syntax.every(ast.Call), ("len",)) for part in values.sources(call.args[0])}
+    counted = {
+        part for call in calls_in(values.syntax.every(ast.Call), ("len",)) for part in values.sources(call.args[0])
+    }
     for node, condition in filters(values):
         compared = [side for pair in orders(condition) for side in pair]
         if node not in counted:  # code that reports how many cosines are defined may leave out the others

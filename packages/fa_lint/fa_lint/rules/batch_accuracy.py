@@ -40,7 +40,7 @@ class BatchAccuracy(CreditRule):
         cannot_see="a batch that is passed to a function with a general parameter name, a slice of the test set, a loader with a "
         "single batch",
     )
-    clues = (("argmax", ".max(", "topk", "test", "train"),)
+    clues = (("argmax", ".max(", "topk", "test", "train", "predict", "_te", "xte", "Xte"),)
 
 
 def _single(values: Values) -> Iterator[tuple[ast.AST, str]]:

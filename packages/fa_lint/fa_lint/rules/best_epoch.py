@@ -42,8 +42,8 @@ class BestEpoch(LintRule):
     )
     clues = (
         ("test", "Test", "train=False"),
-        ("max", "min", "if ", "sort"),
-        (".step(", "fit(", ".backward(", "-=", "sub_(", "add_(", "apply_gradients(", "lr", "groupby", "pivot", "valid"),
+        ("max", "min", "if ", "sort", "heckpoint", "topping"),
+        (".step(", "fit(", ".backward(", "-=", "sub_(", "add_(", "apply_gradients(", "lr", "groupby", "pivot", "val"),
     )
 
     def hits(self, syntax: Syntax) -> Iterator[Hit]:
@@ -203,7 +203,8 @@ def _after_loop(data: TestSetUse, loop: ast.stmt) -> Iterator[ast.expr]:
     syntax = data.syntax
     scope = syntax.function_of(loop)
     for node in ast.walk(scope):
-        if not (isinstance(node, ast.Call) and last_name(node.func) in BEST_OF_LIST and node.lineno > loop.end_lineno):
+        is_best = isinstance(node, ast.Call) and last_name(node.func) in BEST_OF_LIST and node.lineno > loop.end_lineno
+        if not is_best or any(isinstance(part.value, ast.Lambda) for part in node.keywords):
             continue
         is_method = isinstance(node.func, ast.Attribute) and not syntax.resolve(node.func)
         operands = [*([node.func.value] if is_method else []), *node.args[:1]]

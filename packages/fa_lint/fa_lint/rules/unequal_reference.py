@@ -199,7 +199,7 @@ def _attached(values: Values) -> Iterator[tuple[ast.AST, str]]:
 def _overwritten(values: Values) -> Iterator[tuple[ast.AST, str]]:
     for cosine in values.cosines:
         for node in ast.walk(values.syntax.function_of(cosine)):
-            for target, value in assignments(node):
+            for target, _ in assignments(node):
                 owner = target.value if isinstance(target, ast.Subscript) else target
                 if (
                     isinstance(owner, ast.Attribute)

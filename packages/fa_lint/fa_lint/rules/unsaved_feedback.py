@@ -110,13 +110,13 @@ def filled_with_one(values: Values) -> Iterator[ast.AST]:
             is_part = isinstance(target, ast.Subscript) and number(target.slice) is None and not label(target)
             if is_part and number(value) == 1 and values.is_cosine(target.value):
                 yield node
-            if (
-                isinstance(value, ast.IfExp)
-                and number(value.body) == 1
-                and is_empty_test(value.test)
-                and values.is_cosine(value)
-            ):
-                yield value
+        if (
+            isinstance(node, ast.IfExp)
+            and number(node.body) == 1
+            and is_empty_test(node.test)
+            and values.is_cosine(node)
+        ):
+            yield node
         name = last_name(node.func) if isinstance(node, ast.Call) else ""
         filling = [part for part in _operands_of(node) if number(part) == 1 or _is_ones(part)] if name in FILLS else []
         if filling and any(map(values.is_cosine, _operands_of(node))):
