@@ -87,7 +87,7 @@ class CustomFunction:
 
 
 def feedback_functions(syntax: Syntax) -> Iterator[tuple[str, Hit]]:
-    """Yield the name of each autograd Function whose backward pass multiplies by a matrix that is not the weight."""
+    """Yield the name of each Function whose backward pass multiplies by a matrix that is not the weight."""
     for function in _custom_functions(syntax):
         hit = _judge(syntax, function)
         if hit is not None:

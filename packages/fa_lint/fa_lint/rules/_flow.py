@@ -1,4 +1,4 @@
-"""Search for assignments, for torch modules, and for the tensors that a torch module saves in its state dict."""
+"""Search for assignments, torch modules, and the tensors that a torch module saves."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 
 
 def elementwise(value: ast.expr) -> ast.expr:
-    """Return the tuple in `[f(x) for x in (a, b)]` or `map(f, (a, b))`, and any other expression unchanged."""
+    """Return the tuple in `[f(x) for x in (a, b)]` or `map(f, (a, b))`, or the expression itself."""
     if isinstance(value, COMPREHENSIONS) and len(value.generators) == 1:
         return value.generators[0].iter
     is_map = isinstance(value, ast.Call) and last_name(value.func) == "map" and len(value.args) == 2
@@ -87,7 +87,7 @@ def elementwise(value: ast.expr) -> ast.expr:
 
 
 def element_pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """Yield each element of a tuple of targets with its value; if the values are unknown, yield the pair itself."""
+    """Yield each element of a tuple of targets with its value, or the pair itself."""
     parts = elementwise(value)
     if isinstance(target, ast.Tuple) and isinstance(parts, ast.Tuple) and len(target.elts) == len(parts.elts):
         yield from zip(target.elts, parts.elts, strict=True)

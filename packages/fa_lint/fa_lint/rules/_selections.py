@@ -97,7 +97,7 @@ def _filling_loops(values: Values, node: ast.expr) -> list[ast.AST]:
 
 
 def sorted_picks(values: Values) -> Iterator[tuple[ast.Subscript, ast.expr]]:
-    """Yield each part of sorted values, such as `sorted(x)[1:]`, together with the values or their sort key.
+    """Yield each part of sorted values, such as `sorted(x)[1:]`, with the values or their sort key.
 
     The values may be sorted by an earlier call of `x.sort(…)`.
     """

@@ -145,7 +145,7 @@ class TestSetUse:
         )
 
     def _variable(self, name: ast.Name) -> bool:
-        """Return whether a variable contains test data where code reads it, according to its name or its values.
+        """Return whether a variable contains test data, according to its name or its values.
 
         A parameter contains test data if it receives test data in every call of its function.
         """

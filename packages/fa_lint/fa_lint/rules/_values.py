@@ -1,4 +1,4 @@
-"""Follow values through variables, attributes, keys, loops and functions of a file, and recognise cosines and results.
+"""Follow values through the variables, attributes, keys, loops and functions of a file.
 
 The order of the statements is ignored: a value may come from every assignment to its variable. Comparisons end the search, because
 their results are conditions and not values.
@@ -45,7 +45,7 @@ TEXT = re.compile(r"[A-Z]?[a-zγ]+|[A-Z]+(?![a-z])")
 
 
 def on_credit(syntax: Syntax) -> bool:
-    """Return whether source code is about feedback alignment or another method that replaces backpropagation."""
+    """Return whether source code is about a method that replaces backpropagation."""
     if syntax.names.packages.isdisjoint(("torch", "numpy", "pandas", "jax")):
         return False
     return on_alignment(syntax) or CREDIT.search(syntax.text) is not None
@@ -57,7 +57,7 @@ def text_of(name: str) -> set[str]:
 
 
 def label(node: ast.AST) -> str:
-    """Return the name of a variable or attribute, or the strings in `record["name"]`; empty for another node."""
+    """Return the name of a variable or attribute, or the strings in `record["name"]`."""
     key = node.slice if isinstance(node, ast.Subscript) else None
     keys = key.elts if isinstance(key, (ast.List, ast.Tuple)) else [key]
     texts = [part.value for part in keys if isinstance(part, ast.Constant) and isinstance(part.value, str)]
@@ -128,7 +128,7 @@ class Values:
         return parts + [part for value in values for part in self.syntax.parts(value)]
 
     def dependencies(self, node: ast.AST) -> set[ast.AST]:
-        """Return all parts of an expression and of the values of its variables, within its function and the module."""
+        """Return all parts of an expression and of the values of its variables in its function."""
         scopes = (self.syntax.function_of(node), self.syntax.tree)
         waiting, found = [node], set()
         while waiting:
@@ -140,15 +140,15 @@ class Values:
 
     def is_cosine(self, node: ast.AST) -> bool:
         """Return whether a value is a cosine, or is computed from cosines."""
-        return any(part in self.cosines or self._words(part) & {*MEASURING} for part in self.sources(node))
+        return any(part in self.cosines or self._texts(part) & {*MEASURING} for part in self.sources(node))
 
     def is_result(self, node: ast.AST) -> bool:
         """Return whether a value is an accuracy, according to the names of its sources."""
         keys = (label(part) in SPLITS and isinstance(part, ast.Subscript) for part in self.sources(node))
-        return any(keys) or any(self._words(part) & RESULTS for part in self.sources(node))
+        return any(keys) or any(self._texts(part) & RESULTS for part in self.sources(node))
 
-    def _words(self, node: ast.AST) -> set[str]:
-        """Return the words in the name of a value, or of the function of the file or object that computes it."""
+    def _texts(self, node: ast.AST) -> set[str]:
+        """Return the parts of the name of a value, or of the function of the file or object that computes it."""
         named = node.func if isinstance(node, ast.Call) and not self.syntax.resolve(node.func) else node
         return text_of(label(named))
 

@@ -22,7 +22,7 @@ NAMED = re.compile(rf"{MEASURED_ON}_{SAMPLES}|{SAMPLES}_{MEASURED_ON}", re.IGNOR
 
 
 class BatchAccuracy(CreditRule):
-    """Report an accuracy that is not that of the complete test set, and test samples that the training has seen.
+    """Report an accuracy that is not that of the complete, unseen test set.
 
     A single batch is recognised by `next(iter(…))`, or by a name such as `eval_batch` or `probe_labels`. The rule applies only to
     source code about feedback alignment. In other code, the accuracy on one batch usually only shows the progress of training.
@@ -102,7 +102,7 @@ def _loaders(values: Values) -> Iterator[tuple[ast.AST, str]]:
 
 
 def _seen(values: Values) -> Iterator[tuple[ast.AST, str]]:
-    """Yield statistics of the test set that normalise the data, and test samples that are also in the training set."""
+    """Yield statistics over the test set, and test samples that are also in the training set."""
     syntax = values.syntax
     pairs = [(text, value) for text, value in printed(syntax) if _is_split(text)]
     training = {

@@ -141,7 +141,7 @@ def _record(node: ast.expr) -> ast.expr:
 
 
 def _by_key(data: TestSetUse) -> Iterator[ast.expr]:
-    """Yield each selection from a list or table by a key that is a test result, such as `max(runs, key=lambda r: r["test"])`."""
+    """Yield each selection by a test result, such as `max(runs, key=lambda r: r["test"])`."""
     picks = [(node, key) for node, key in sorted_picks(data.values) if number(node.slice) is not None]
     calls = [call for call in data.syntax.every(ast.Call) if last_name(call.func) in BEST]
     picks += [(call, sort_key(data.syntax, call)) for call in calls if any(part.arg == "key" for part in call.keywords)]
@@ -151,7 +151,7 @@ def _by_key(data: TestSetUse) -> Iterator[ast.expr]:
 
 
 def _of_rounds(values: Values) -> Iterator[ast.expr]:
-    """Yield each maximum over all rounds of values that a name, a column or the printed text calls test results."""
+    """Yield each maximum over all rounds that a name, column or printed text calls a test result."""
     labels = {value: text for text, value in printed(values.syntax)}
     for call, rounds in best_of_rounds(values):
         texts = [label(part) for part in values.near(rounds)]

@@ -171,7 +171,7 @@ def _is_standard_error(node: ast.AST) -> bool:
 
 
 def _budgets(values: Values) -> Iterator[tuple[ast.AST, str]]:
-    """Yield each table of epochs or of tried settings that is not equal for backpropagation and the other methods."""
+    """Yield each table with another number of epochs or settings for backpropagation."""
     tables = [(label(target), value) for node in values.syntax.parents for target, value in assignments(node)]
     tables += [(ast.unparse(node.target), node.iter) for node in values.syntax.every(ast.For)]
     for name, table in tables:

@@ -58,7 +58,7 @@ def _asks_for_forward(keyword: ast.keyword) -> bool:
 
 
 def _is_optional(syntax: Syntax, name: str) -> bool:
-    """Return whether every call of a Function has an alternative, so the code can also compute the gradient."""
+    """Return whether every call of a Function has an alternative that computes the gradient."""
     calls = [call for call in syntax.every(ast.Call) if applies(syntax, call, name)]
     return bool(calls) and all(_has_alternative(syntax, call) for call in calls)
 

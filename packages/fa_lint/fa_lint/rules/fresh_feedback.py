@@ -87,7 +87,7 @@ def _drawn_again(values: Values) -> Iterator[ast.AST]:
 
 
 def _draws_anew(values: Values, call: ast.Call) -> bool:
-    """Return whether a call draws random numbers without a generator or seed, also in a function of the file."""
+    """Return whether a call draws random numbers without a seed, also in a function of the file."""
     function = values.functions.get(last_name(call.func))
     is_seeded = (
         any(part.arg == "generator" for part in call.keywords) or mentions(call, "seed") or mentions(call, "gen")

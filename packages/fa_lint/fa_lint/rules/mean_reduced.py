@@ -59,7 +59,7 @@ class MeanReduced(LintRule):
 
 
 class _Kinds:
-    """The kinds of expressions: mean-reduced loss, gradient of such a loss, and mean-reduced loss function."""
+    """Search for mean-reduced losses, their gradients and their loss functions."""
 
     def __init__(self, values: Values):
         self.values = values

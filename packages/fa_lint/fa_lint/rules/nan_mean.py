@@ -81,7 +81,7 @@ def _mean_of(syntax: Syntax, call: ast.Call) -> ast.expr | None:
 
 
 def _over_several_axes(values: Values, call: ast.Call, mean_of: ast.expr) -> bool:
-    """Return whether a mean is over several axes of an array of cosines, so at least one axis is not that of the samples."""
+    """Return whether a mean is over several axes of cosines, so not only over samples."""
     axes = [part for part in (*call.args, *(keyword.value for keyword in call.keywords)) if isinstance(part, ast.Tuple)]
     return bool(axes) and on_credit(values.syntax) and values.is_cosine(mean_of)
 
@@ -113,13 +113,13 @@ def _is_over_layers(values: Values, node: ast.expr) -> bool:
 
 
 def _is_nested(parent: ast.AST | None, node: ast.AST) -> bool:
-    """Return whether a variable contains the elements of a list, or a list contains the elements of another list."""
+    """Return whether a variable contains elements of a list, or a list contains lists."""
     appends = isinstance(parent, ast.Call) and last_name(parent.func) == "append" and isinstance(node, COMPREHENSIONS)
     return appends or getattr(parent, "iter", None) is node
 
 
 def _is_layer_loop(values: Values, loop: ast.AST, cosines: set[ast.expr]) -> bool:
-    """Return whether a loop is over layers, or a comprehension pairs the elements of two lists for a cosine."""
+    """Return whether a loop is over layers, or pairs the elements of two lists for a cosine."""
     generators = getattr(loop, "generators", [loop])
     source = getattr(generators[0], "iter", None)
     is_zip = isinstance(source, ast.Call) and last_name(source.func) == "zip" and isinstance(loop, COMPREHENSIONS)

@@ -67,7 +67,7 @@ class TrainingMode(LintRule):
 
 
 def _after_train(syntax: Syntax) -> Iterator[ast.AST]:
-    """Yield each accuracy whose function never sets eval mode, if every call of the function follows `train()`."""
+    """Yield each accuracy of a function without `eval()` that is only called after `train()`."""
     for node, _ in accuracies(syntax):
         function = syntax.function_of(node)
         calls = [call for call in syntax.every(ast.Call) if last_name(call.func) == getattr(function, "name", "")]
@@ -77,7 +77,7 @@ def _after_train(syntax: Syntax) -> Iterator[ast.AST]:
 
 
 def _last_mode(syntax: Syntax, call: ast.Call) -> str:
-    """Return the mode that a statement before a call sets in the same block: "train", "eval", or an empty string."""
+    """Return the mode that the block sets before a call: "train", "eval", or an empty string."""
     statement = next(part for part in syntax.ancestors(call) if isinstance(part, ast.stmt))
     siblings = [
         part

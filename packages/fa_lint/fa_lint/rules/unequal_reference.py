@@ -1,4 +1,4 @@
-"""Pitfall 5: the credit and the reference gradient differ in more than the feedback, or the update is not the method's."""
+"""Pitfall 5: the credit and the reference gradient differ in more than the feedback."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SAMPLERS = ("next", "choice", "sample", "permutation", "randint", "randperm")
 
 
 class UnequalReference(CreditRule):
-    """Report a credit and a gradient that differ in their samples, weights or precision, and updates with a wrong term."""
+    """Report differences between credit and gradient, and updates with a wrong term."""
 
     card = RuleCard(
         code="FA016",
@@ -153,7 +153,7 @@ def _decay(values: Values) -> Iterator[tuple[ast.AST, str]]:
 
 
 def _updates(values: Values) -> Iterator[tuple[ast.AST, str]]:
-    """Yield an update whose sign differs from that of the other layers, and feedback that is transposed in one layer only."""
+    """Yield updates with another sign than in other layers, and feedback transposed once."""
     for function in values.functions.values():
         parts = list(ast.walk(function))
         steps = [part for part in parts if isinstance(part, ast.AugAssign) and isinstance(part.target, ast.Subscript)]
