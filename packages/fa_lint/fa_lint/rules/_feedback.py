@@ -14,6 +14,7 @@ from fa_lint.rules._flow import assignments
 from fa_lint.syntax import Syntax, argument, number, text_in
 
 MEASURES = ("gamma", "alignment", "align", "cosine", "cos", "cossim", "γ")
+MOST_FLOOR = 1e-3  # a norm below such a number counts as zero
 LOOKUPS = ("get", "pop", "setdefault")
 
 
@@ -87,7 +88,8 @@ def is_empty_test(test: ast.expr) -> bool:
     if isinstance(test, ast.BoolOp):
         return any(map(is_empty_test, test.values))
     if isinstance(test, ast.Compare):
-        zero = isinstance(test.ops[0], ast.Eq) and number(test.comparators[0]) == 0
+        limit = number(test.comparators[0])
+        zero = isinstance(test.ops[0], (ast.Eq, ast.Lt, ast.LtE)) and limit is not None and 0 <= limit <= MOST_FLOOR
         return zero or isinstance(test.ops[0], (ast.Is, ast.NotIn))
     return isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
 

@@ -109,11 +109,16 @@ def sorted_picks(values: Values) -> Iterator[tuple[ast.Subscript, ast.expr]]:
             continue
         orders_of_value = [
             part
-            for part in (node.value, *_values_of(values, node.value))
+            for value in (node.value, *_values_of(values, node.value))
+            for part in (value, getattr(value, "value", value))
             if last_name(getattr(part, "func", part)) in SORTS
         ]
         scope = syntax.function_of(node)
-        sorts = [part for part in ast.walk(scope) if isinstance(part, ast.Call) and last_name(part.func) == "sort"]
+        sorts = [
+            part
+            for part in syntax.parts(scope)
+            if isinstance(part, ast.Call) and getattr(part.func, "attr", "") == "sort"
+        ]
         orders_of_value += [part for part in sorts if ast.unparse(part.func.value) == ast.unparse(node.value)]
         for call in orders_of_value:
             if isinstance(call, ast.Call):

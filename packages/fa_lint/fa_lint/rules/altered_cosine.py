@@ -71,7 +71,10 @@ def _selections(values: Values) -> Iterator[tuple[ast.AST, str]]:
     means = [call for call in values.syntax.every(ast.Call) if last_name(call.func) in MEANS]
     averaged = {part for call in means for operand in _operands(values, call) for part in values.sources(operand)}
     counted = {
-        part for call in calls_in(values.syntax.every(ast.Call), ("len",)) for part in values.sources(call.args[0])
+        part
+        for call in calls_in(values.syntax.every(ast.Call), ("len",))
+        for size in call.args
+        for part in values.sources(size)
     }
     for node, condition in filters(values):
         compared = [side for pair in orders(condition) for side in pair]

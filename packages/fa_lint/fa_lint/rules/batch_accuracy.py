@@ -60,7 +60,7 @@ def _selected(values: Values) -> Iterator[tuple[ast.AST, str]]:
         lists = [
             call.func.value.id
             for call in calls
-            if last_name(call.func) == "append" and isinstance(call.func.value, ast.Name)
+            if getattr(call.func, "attr", "") == "append" and isinstance(call.func.value, ast.Name)
         ]
         averaged = [
             call

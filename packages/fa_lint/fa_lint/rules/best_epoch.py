@@ -107,7 +107,10 @@ def _choices(
         if isinstance(node, ast.If):
             pairs = list(_assigned(node.body))
             yield from (part for part in ast.walk(node.test) if _improves(data, part, pairs, is_kept))
-        for target, value in assignments(node):
+        chosen = [*assignments(node)]
+        if isinstance(node, ast.Return) and isinstance(node.value, ast.IfExp):
+            chosen.append((node.value.orelse, node.value))
+        for target, value in chosen:
             if isinstance(value, ast.IfExp):
                 pairs = list(element_pairs(target, value.body))
                 yield from (part for part in ast.walk(value.test) if _improves(data, part, pairs, is_kept))

@@ -11,7 +11,7 @@ from fa_lint.rules._feedback import draws
 from fa_lint.rules._flow import assignments, torch_modules
 from fa_lint.rules._selections import MISSING, filters, printed, sorted_picks
 from fa_lint.rules._test_data import test_set_use
-from fa_lint.rules._values import CreditRule, Values, label, mentions, orders, text_of
+from fa_lint.rules._values import CreditRule, Values, calls_in, label, mentions, orders, text_of
 from fa_lint.syntax import argument, last_name, number, text_in
 
 SEEDS = (
@@ -60,6 +60,14 @@ def _removed(values: Values) -> Iterator[tuple[ast.AST, str]]:
         limits = [side for side, limit in orders(condition) if values.syntax.number(limit) is not None]
         if any(map(values.is_result, limits)) and not any(map(values.is_cosine, limits)):
             yield node, "leaves out runs by their result"
+        others = [
+            part
+            for part in condition
+            if isinstance(part, ast.Compare) and isinstance(part.ops[0], (ast.IsNot, ast.NotEq))
+        ]
+        worst = [call for part in others for call in calls_in(values.near(part), WORST)]
+        if any(values.is_result(part) for call in worst for part in ast.walk(call)):
+            yield node, "leaves out a run by its result"
         tested = [part for part in condition if isinstance(part, ast.Call) and last_name(part.func) in MISSING]
         if any("loss" in text_of(label(part)) for call in tested for part in call.args):
             yield node, "leaves out runs that diverged"
@@ -72,6 +80,10 @@ def _removed(values: Values) -> Iterator[tuple[ast.AST, str]]:
         is_table = last_name(call.func) == "dropna" and isinstance(getattr(call.func, "value", None), ast.Name)
         if is_table and not call.args and not any(part.arg in ("subset", "axis") for part in call.keywords):
             yield call, "leaves out every row with an undefined value, such as those of runs that diverged"
+    for node in values.syntax.every(ast.BinOp):
+        sides = [last_name(getattr(side, "func", side)) for side in (node.left, node.right)]
+        if isinstance(node.op, ast.Sub) and sides[0] == "sum" and sides[1] in WORST and values.is_result(node.right):
+            yield node, "leaves out a run by its result"
     for node, key in sorted_picks(values):
         if isinstance(node.slice, ast.Slice) and values.is_result(key):
             yield node, "leaves out runs by their result"
@@ -145,9 +157,9 @@ def mentions_generator(node: ast.AST) -> bool:
 
 def _spreads(values: Values) -> Iterator[tuple[ast.AST, str]]:
     for node in values.syntax.every(ast.BinOp):
-        if isinstance(node.op, ast.Div) and _calls(node.left, SPREADS) and _calls(node.right, ROOTS):
-            if _calls(node.left, POOLS) and text_in(node.right) & {"size", "numel"}:
-                yield node, "counts every epoch or layer of a run as an independent sample"
+        is_error = isinstance(node.op, ast.Div) and _calls(node.left, SPREADS) and _calls(node.right, ROOTS)
+        if is_error and _calls(node.left, POOLS) and text_in(node.right) & {"size", "numel"}:
+            yield node, "counts every epoch or layer of a run as an independent sample"
     for text, value in printed(values.syntax):
         if SPREAD.fullmatch(text) and any(map(_is_standard_error, values.near(value))):
             yield value, "is a standard error that is called a standard deviation"

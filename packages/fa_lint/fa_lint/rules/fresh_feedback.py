@@ -78,21 +78,41 @@ def _drawn_again(values: Values) -> Iterator[ast.AST]:
         is_noise = any(draws(syntax, part) for node in used_here for part in values.near(node.left))
         if isinstance(loop, (ast.For, ast.While)) and use.trains(loop) and used_here and not is_noise:
             yield call
-        receivers = [
-            part for part in syntax.ancestors(call) if isinstance(part, ast.Call) and last_name(part.func) in measuring
-        ]
         again = [other for other in drawn if other is not call and ast.unparse(other) == ast.unparse(call)]
-        if receivers and again:
+        scope = syntax.function_of(call)
+        is_only = (
+            sum(part in values.cosines for part in syntax.parts(scope)) == 1
+            and last_name(call.func) in values.functions
+        )
+        is_inside = is_only and not use.trains(scope) and not BASELINE.search(getattr(scope, "name", ""))
+        if (again and _is_only_measured(values, call, measuring)) or is_inside:
             yield call
 
 
+def _is_only_measured(values: Values, call: ast.Call, measuring: set[str]) -> bool:
+    """Return whether only functions that measure receive a value, directly or in a variable."""
+    scope = values.syntax.parts(values.syntax.function_of(call))
+    loads = [part for part in scope if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load)]
+    names = [name for name in loads if values.of(name) == [call]]
+    receivers = [
+        next((one for one in values.syntax.ancestors(use) if isinstance(one, ast.Call)), None)
+        for use in names or [call]
+    ]
+    return all(receiver is not None and last_name(receiver.func) in measuring for receiver in receivers)
+
+
 def _draws_anew(values: Values, call: ast.Call) -> bool:
-    """Return whether a call draws random numbers without a seed, also in a function of the file."""
+    """Return whether a call draws random numbers without a seed, also in a function of the file.
+
+    Random numbers that are compared with a number are masks.
+    """
     function = values.functions.get(last_name(call.func))
+    compared = [part for node in ast.walk(function or call) if isinstance(node, ast.Compare) for part in ast.walk(node)]
+    is_mask = any(isinstance(part, ast.Call) and draws(values.syntax, part) for part in compared)
     is_seeded = (
         any(part.arg == "generator" for part in call.keywords) or mentions(call, "seed") or mentions(call, "gen")
     )
-    return not is_seeded and (draws(values.syntax, function) if function else draws(values.syntax, call))
+    return not is_seeded and not is_mask and draws(values.syntax, function or call)
 
 
 def _statements(scope: ast.AST) -> list[ast.AST]:

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 from fa_lint.base import Hit, LintRule, RuleCard
 from fa_lint.rules._flow import COMPREHENSIONS
-from fa_lint.rules._values import Values, on_credit, values_of
+from fa_lint.rules._values import Values, mentions, on_credit, values_of
 from fa_lint.syntax import Syntax, argument, last_name, number
 
-MEANS = ("nanmean", "nanmedian", "nansum", "nanquantile")
-LIBRARIES = ("numpy", "torch", "jax.numpy", "bottleneck")
+MEANS = ("nanmean", "nanmedian", "nansum", "nanquantile", "masked_invalid")
+LIBRARIES = ("numpy", "numpy.ma", "torch", "jax.numpy", "bottleneck")
 MEMBERS = ("children", "modules", "named_modules", "named_children", "parameters", "named_parameters")
 CONTAINERS = ("torch.nn.ModuleList", "torch.nn.ModuleDict", "torch.nn.Sequential", "torch.nn.ParameterList")
 NAMES_OF_LAYERS = ("layers", "blocks")
@@ -50,7 +50,7 @@ class NanMean(LintRule):
         cannot_see="layers in a variable with another name; a loop that removes NaN by a condition; values that another "
         "file aggregates",
     )
-    clues = (("nanmean", "nanmedian", "nansum", "nanquantile"),)
+    clues = (("nanmean", "nanmedian", "nansum", "nanquantile", "masked_invalid"),)
 
     def hits(self, syntax: Syntax) -> Iterator[Hit]:
         """Yield each mean over a list of one cosine per layer, if the mean leaves out NaN."""
@@ -124,7 +124,17 @@ def _is_layer_loop(values: Values, loop: ast.AST, cosines: set[ast.expr]) -> boo
     source = getattr(generators[0], "iter", None)
     is_zip = isinstance(source, ast.Call) and last_name(source.func) == "zip" and isinstance(loop, COMPREHENSIONS)
     pairs = is_zip and not cosines.isdisjoint(values.syntax.parts(loop))
+    if isinstance(loop, ast.For) and isinstance(loop.target, ast.Name) and not mentions(loop, "seed"):
+        inside = {*values.syntax.parts(loop)}
+        pairs = any(
+            all(_indexes(side, loop.target.id) for side in sides) for node, sides in values.pairs if node in inside
+        )
     return len(generators) == 1 and source is not None and (pairs or _is_layers(values, source))
+
+
+def _indexes(node: ast.expr, name: str) -> bool:
+    parts = [part for part in ast.walk(node) if isinstance(part, ast.Subscript)]
+    return any(isinstance(part.slice, ast.Name) and part.slice.id == name for part in parts)
 
 
 def _is_layers(values: Values, node: ast.expr) -> bool:

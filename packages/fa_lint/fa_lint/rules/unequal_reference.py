@@ -126,9 +126,7 @@ def _frozen(values: Values) -> Iterator[tuple[ast.AST, str]]:
     if not any((number(value) or 0) > 0 for value in [*decays, *values.keyed.get("weight_decay", [])]):
         return
     for node in values.syntax.parents:
-        is_zeroed = (
-            isinstance(node, ast.Call) and last_name(node.func) == "zero_" and last_name(node.func.value) == "grad"
-        )
+        is_zeroed = isinstance(node, ast.Call) and ast.unparse(node.func).endswith("grad.zero_")
         pairs = [
             pair
             for pair in assignments(node)
@@ -147,7 +145,9 @@ def _decay(values: Values) -> Iterator[tuple[ast.AST, str]]:
         ]
         decays = {number(table.get("weight_decay")) for table in tables}
         if len(decays) > 1 and any(
-            "feedback" in str(getattr(part, "value", "")) for table in tables for part in values.near(table["params"])
+            "feedback" in str(getattr(part, "value", ""))
+            for table in tables
+            for part in values.near(table.get("params", groups))
         ):
             yield groups, "decays forward weights and feedback at different rates"
 

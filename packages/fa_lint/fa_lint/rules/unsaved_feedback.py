@@ -107,8 +107,11 @@ def filled_with_one(values: Values) -> Iterator[ast.AST]:
     syntax = values.syntax
     for node in syntax.parents:
         for target, value in assignments(node):
-            is_part = isinstance(target, ast.Subscript) and number(target.slice) is None and not label(target)
-            if is_part and number(value) == 1 and values.is_cosine(target.value):
+            index = target.slice if isinstance(target, ast.Subscript) else None
+            is_part = isinstance(index, ast.Tuple) or (
+                index is not None and number(index) is None and not label(target)
+            )
+            if is_part and number(value) == 1 and values.is_cosine(target if label(target) else target.value):
                 yield node
         if (
             isinstance(node, ast.IfExp)
