@@ -36,10 +36,10 @@ PASSES = (
     "tuple",
     "zip",
 )
-RESULTS = {"acc", "accs", "accuracy", "accuracies", "score", "scores"}
+RESULTS = {"acc", "accs", "accuracy", "accuracies"}
 SPLITS = ("test", "val", "valid", "validation", "top1")
 CREDIT = re.compile(
-    r"(?i:kolen|weight[\s_-]mirror|target[\s_-]prop|sign[\s_-]symmetr)|\bFA\b.*\bBP\b|\bBP\b.*\bFA\b", re.S
+    r"(?i:kolen|weight[\s_-]mirror|target[\s_-]prop|sign[\s_-]symmetr)|\bFA\b.{0,60}\bBP\b|\bBP\b.{0,60}\bFA\b"
 )
 TEXT = re.compile(r"[A-Z]?[a-zγ]+|[A-Z]+(?![a-z])")
 

@@ -172,7 +172,7 @@ def _validation(data: TestSetUse) -> Iterator[ast.expr]:
     pairs += [(name, value) for (_, name), entries in data.values.bound.items() for value, one in entries if one]
     pairs += [(function.name, value) for function in data.functions.values() for value in returned(function)]
     for name, value in pairs if CHOOSES.search(data.syntax.text) else ():
-        if VALIDATION.fullmatch(name) and data.has(value):
+        if VALIDATION.fullmatch(name) and not name.endswith(("val", "valid", "validation")) and data.has(value):
             yield value
 
 
