@@ -58,6 +58,7 @@ class ChosenRuns(CreditRule):
 def _removed(values: Values) -> Iterator[tuple[ast.AST, str]]:
     for node, condition in filters(values):
         limits = [side for side, limit in orders(condition) if values.syntax.number(limit) is not None]
+        limits = [side for side in limits if not isinstance(side, ast.BinOp)]  # a difference is no result of a run
         if any(map(values.is_result, limits)) and not any(map(values.is_cosine, limits)):
             yield node, "leaves out runs by their result"
         others = [
