@@ -38,12 +38,6 @@ SILENT = [
 MEANS = ("for x, y in loader:", "    parts.append((model(x).argmax(1) == y).float().mean())")
 FIRES += [
     body("parts = []", *MEANS, "return sum(parts) / len(parts)"),
-    body(
-        "sure = model(x).max(1)[0].topk(90).indices",
-        "pred = model(x).argmax(1)",
-        "return (pred[sure] == y[sure]).sum()",
-        given="model, x, y",
-    ),
     body("return DataLoader(MNIST('d', train=False), 64, drop_last=True)"),
     HEAD + "def predict_dataloader():\n    return DataLoader(d, shuffle=True)\n",
     body("every = torch.cat([x_train, x_test])", "return every.std()"),
@@ -54,7 +48,6 @@ FIRES += [
 ]
 SILENT += [
     body("parts = []", MEANS[0], "    parts.append((model(x).argmax(1) == y).sum())", "return sum(parts) / n"),
-    body("pred = model(x).argmax(1)", "return (pred[order] == y[order]).sum()", given="model, x, y, order"),
     body("return DataLoader(MNIST('d', train=True), 64, drop_last=True)"),
     body("m = x_train.mean(0)", "x_train, x_test = x_train - m, x_test - m"),
     body("x_tr, x_te = x[:90], x[90:]", "m = x_tr.mean(0)"),

@@ -28,12 +28,3 @@ SILENT = [
     *(HEAD + MODELS[0] + ACCURACY + switched for switched in ("model.eval()\n", "model.train(False)\n")),
     *(HEAD + MODELS[0] + ACCURACY + switched for switched in ("model.train(mode)\n", "model.training = False\n")),
 ]
-LOOP = "def main():\n    model.eval()\n    print(other(x))\n    model.train()\n    print(accuracy(x, y))\n"
-FIRES += [
-    HEAD + MODELS[0] + ACCURACY + LOOP,
-    HEAD + "model = nn.TransformerEncoderLayer(8, 2)\n" + ACCURACY + LOOP,
-]
-SILENT += [
-    HEAD + MODELS[0] + ACCURACY + LOOP.replace("model.train()", "model.eval()"),
-    HEAD + MODELS[0] + ACCURACY.replace("    return", "    model.eval()\n    return") + LOOP,
-]

@@ -32,10 +32,6 @@ FIRES = [
     ),
     function("p = net.weight", "p.grad.zero_()", "return torch.optim.SGD([p], weight_decay=1e-3)"),
     function("p = net.weight", "p.grad = torch.zeros_like(p)", "return torch.optim.AdamW([p], 0.1, weight_decay=0.01)"),
-    function("net.w[0] += lr * g[0]", "net.w[1] -= lr * g[1]"),
-    function("d = x @ net.B[2].T", "return d @ net.B[1]"),
-    function("a = net.one(x)", "b = net.two(a)", "b.backward(y @ net.R)", "a.backward(y @ net.Q)"),
-    function("net.B[0] = net.w.t()", "c, g = net.credit(x), net.slope(x)", f"return {COSINE}"),
 ]
 SILENT = [
     function(*CREDIT, *ZERO, *REFERENCE),
@@ -52,9 +48,4 @@ SILENT = [
     ),
     function("p = net.weight", "p.grad.zero_()", "return torch.optim.SGD([p], weight_decay=0.0)"),
     function("p = net.weight", "p.requires_grad_(False)", "return torch.optim.SGD([net.bias], weight_decay=1e-3)"),
-    function("net.w[0] -= lr * g[0]", "net.w[1] -= lr * g[1]", "net.B[1] += lr * (noise - net.B[1])"),
-    function("h = x @ net.w[0]", "return h @ net.w[1].T"),  # weights of different passes
-    function("d = x @ net.B[2].T", "return d @ net.B[1].T"),
-    function("a = net.one(x)", "b = net.two(a.detach())", "b.backward(y @ net.R)", "a.backward(y @ net.Q)"),
-    function("net.B[0] = net.w.t()", "return net.credit(x)"),  # a method that measures nothing here
 ]

@@ -10,7 +10,7 @@ from fa_lint.base import RuleCard
 from fa_lint.rules._accuracy import accuracies
 from fa_lint.rules._selections import printed
 from fa_lint.rules._test_data import TEST, TRAIN, VALIDATION, test_set_use
-from fa_lint.rules._values import CreditRule, Values, orders
+from fa_lint.rules._values import CreditRule, Values
 from fa_lint.syntax import Syntax, argument, last_name, text_in
 
 STATISTICS = ("mean", "std", "var", "min", "max", "quantile", "percentile", "median")
@@ -49,8 +49,8 @@ def _single(values: Values) -> Iterator[tuple[ast.AST, str]]:
             yield node, f"is an accuracy on the single batch `{label_node.id}`, and not on the test set"
 
 
-def _selected(values: Values) -> Iterator[tuple[ast.AST, str]]:
-    """Yield means of batch means, and accuracies of selected samples."""
+def _means(values: Values) -> Iterator[tuple[ast.AST, str]]:
+    """Yield means of batch means."""
     syntax = values.syntax
     for node, _ in accuracies(syntax):
         parents = [*syntax.ancestors(node)]
@@ -72,22 +72,6 @@ def _selected(values: Values) -> Iterator[tuple[ast.AST, str]]:
                 node,
                 "is the mean of a batch, and the mean of these means is not that of the samples if the last batch is smaller",
             )
-    for node in syntax.every(ast.Compare):
-        sides = [part for part in (node.left, *node.comparators) if isinstance(part, ast.Subscript)]
-        is_equal = (
-            isinstance(node.ops[0], ast.Eq)
-            and len(sides) == 2
-            and ast.unparse(sides[0].slice) == ast.unparse(sides[1].slice)
-        )
-        calls = (
-            [last_name(part.func) for part in values.near(sides[0].slice) if isinstance(part, ast.Call)]
-            if is_equal
-            else []
-        )
-        if {*calls} & {"argsort", "topk", "sort"} or (
-            is_equal and any(True for _ in orders(values.near(sides[0].slice)))
-        ):
-            yield node, "is an accuracy on samples that are selected by the output of the network"
 
 
 def _loaders(values: Values) -> Iterator[tuple[ast.AST, str]]:
@@ -182,5 +166,5 @@ def _takes_next(node: ast.AST) -> bool:
     return isinstance(node, ast.Assign) and any(getattr(call.func, "id", "") == "next" for call in calls)
 
 
-BatchAccuracy.patterns = (_single, _selected, _loaders, _seen)
+BatchAccuracy.patterns = (_single, _means, _loaders, _seen)
 RULE = BatchAccuracy()

@@ -9,7 +9,7 @@ from fa_lint.base import Hit, LintRule, RuleCard
 from fa_lint.rules._accuracy import accuracies
 from fa_lint.rules._cosine import handwritten
 from fa_lint.rules._feedback import on_alignment
-from fa_lint.syntax import Syntax, argument, last_name
+from fa_lint.syntax import Syntax, argument
 
 LAYERS = (
     "torch.nn.BatchNorm",
@@ -49,13 +49,7 @@ class TrainingMode(LintRule):
     def hits(self, syntax: Syntax) -> Iterator[Hit]:
         """Yield the first measurement, if a layer depends on the mode and the file never sets the mode."""
         layer = next((call for call, name in syntax.calls() if _minds(name)), None)
-        if layer is None:
-            return
-        if any(_switches(node) for node in syntax.parents):
-            for call in _after_train(syntax):
-                yield Hit(
-                    call, f"`{syntax.snippet(call)}` measures the network after `train()`, without a call of `eval()`"
-                )
+        if layer is None or any(map(_switches, syntax.parents)):
             return
         measured = next(_measurements(syntax), None)
         if measured is not None:
@@ -64,30 +58,6 @@ class TrainingMode(LintRule):
                 measured,
                 f"`{syntax.snippet(measured)}` is computed while {built} is in training mode, because the code never calls eval()",
             )
-
-
-def _after_train(syntax: Syntax) -> Iterator[ast.AST]:
-    """Yield each accuracy of a function without `eval()` that is only called after `train()`."""
-    for node, _ in accuracies(syntax):
-        function = syntax.function_of(node)
-        calls = [call for call in syntax.every(ast.Call) if last_name(call.func) == getattr(function, "name", "")]
-        modes = [_last_mode(syntax, call) for call in calls]
-        if modes and not _trains(function) and not any(map(_switches, ast.walk(function))) and {*modes} == {"train"}:
-            yield node
-
-
-def _last_mode(syntax: Syntax, call: ast.Call) -> str:
-    """Return the mode that the block sets before a call: "train", "eval", or an empty string."""
-    statement = next(part for part in syntax.ancestors(call) if isinstance(part, ast.stmt))
-    siblings = [
-        part
-        for _, value in ast.iter_fields(syntax.parents[statement])
-        if isinstance(value, list) and statement in value
-        for part in value
-    ]
-    before = [part for part in siblings if part.lineno < statement.lineno and isinstance(part, ast.Expr)]
-    modes = [last_name(getattr(part.value, "func", part)) for part in before]
-    return next((mode for mode in reversed(modes) if mode in ("train", "eval")), "")
 
 
 def _minds(name: str) -> bool:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from fa_lint.base import RuleCard
-from fa_lint.rules._feedback import draws, is_feedback
+from fa_lint.rules._feedback import draws
 from fa_lint.rules._flow import assignments
 from fa_lint.rules._values import CreditRule, Values, mentions
 from fa_lint.syntax import last_name, number
@@ -18,7 +18,7 @@ SAMPLERS = ("next", "choice", "sample", "permutation", "randint", "randperm")
 
 
 class UnequalReference(CreditRule):
-    """Report differences between credit and gradient, and updates with a wrong term."""
+    """Report differences between credit and gradient, and frozen parameters that weight decay changes."""
 
     card = RuleCard(
         code="FA016",
@@ -28,7 +28,8 @@ class UnequalReference(CreditRule):
         why="the cosine then also measures the other samples, masks, weights, limits or decay, and not only the feedback",
         fix="compute credit and gradient of the same samples with the same weights, masks and precision, before the step and "
         "before any clipping, each from zero",
-        cannot_see="differences between functions that the measuring function does not call; derivatives written out manually",
+        cannot_see="differences between functions that the measuring function does not call; derivatives written out manually; "
+        "another decay of the feedback; blocks that are not detached",
     )
     clues = (("grad", "feedback", "backward", ".B", "fb"),)
 
@@ -136,78 +137,5 @@ def _frozen(values: Values) -> Iterator[tuple[ast.AST, str]]:
             yield node, "freezes a parameter that the optimizer still changes by weight decay"
 
 
-def _decay(values: Values) -> Iterator[tuple[ast.AST, str]]:
-    for groups in values.syntax.every(ast.List):
-        tables = [
-            {getattr(key, "value", None): value for key, value in zip(part.keys, part.values, strict=True)}
-            for part in groups.elts
-            if isinstance(part, ast.Dict)
-        ]
-        decays = {number(table.get("weight_decay")) for table in tables}
-        if len(decays) > 1 and any(
-            "feedback" in str(getattr(part, "value", ""))
-            for table in tables
-            for part in values.near(table.get("params", groups))
-        ):
-            yield groups, "decays forward weights and feedback at different rates"
-
-
-def _updates(values: Values) -> Iterator[tuple[ast.AST, str]]:
-    """Yield updates with another sign than in other layers, and feedback transposed once."""
-    for function in values.functions.values():
-        parts = list(ast.walk(function))
-        steps = [part for part in parts if isinstance(part, ast.AugAssign) and isinstance(part.target, ast.Subscript)]
-        added = [part for part in steps if isinstance(part.op, ast.Add) and isinstance(part.value, ast.BinOp)]
-        for step in added:
-            if any(isinstance(part.op, ast.Sub) and _pattern(part) == _pattern(step) for part in steps):
-                yield step, "adds the gradient in one layer, and other layers subtract it"
-        factors = [part.right for part in parts if isinstance(part, ast.BinOp) and isinstance(part.op, ast.MatMult)]
-        plain = {
-            ast.unparse(part.value): part
-            for part in factors
-            if isinstance(part, ast.Subscript) and is_feedback(last_name(part.value))
-        }
-        turned = [
-            part.value
-            for part in factors
-            if getattr(part, "attr", "") in ("T", "mT") and isinstance(part.value, ast.Subscript)
-        ]
-        for part in turned:
-            if ast.unparse(part.value) in plain:
-                yield plain[ast.unparse(part.value)], "is not transposed, and the feedback of the other layers is"
-
-
-def _pattern(step: ast.AugAssign) -> tuple[str, ...]:
-    parts = [part for part in ast.walk(step) if isinstance(part, (ast.Name, ast.Attribute))]
-    return tuple(ast.unparse(part) for part in parts)
-
-
-def _attached(values: Values) -> Iterator[tuple[ast.AST, str]]:
-    starts = [call for call in values.syntax.every(ast.Call) if last_name(call.func) == "backward" and call.args]
-    states = {
-        call.func.value.id: call
-        for call in starts
-        if isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Name)
-    }
-    for state, call in states.items():
-        given = [part for value in values.of(call.func.value) if isinstance(value, ast.Call) for part in value.args]
-        for part in given:
-            if isinstance(part, ast.Name) and part.id in {*states} - {state}:
-                yield part, "is not detached, so the exact gradient of the block above reaches the block below"
-
-
-def _overwritten(values: Values) -> Iterator[tuple[ast.AST, str]]:
-    for cosine in values.cosines:
-        for node in ast.walk(values.syntax.function_of(cosine)):
-            for target, _ in assignments(node):
-                owner = target.value if isinstance(target, ast.Subscript) else target
-                if (
-                    isinstance(owner, ast.Attribute)
-                    and is_feedback(owner.attr)
-                    and values.syntax.function_of(cosine) is not values.syntax.tree
-                ):
-                    yield node, "replaces the feedback of the training before the alignment is measured"
-
-
-UnequalReference.patterns = (_samples, _precision, _order, _frozen, _decay, _updates, _attached, _overwritten)
+UnequalReference.patterns = (_samples, _precision, _order, _frozen)
 RULE = UnequalReference()
