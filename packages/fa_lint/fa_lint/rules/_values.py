@@ -13,7 +13,7 @@ from functools import cached_property, lru_cache
 
 from fa_lint.base import Hit, LintRule
 from fa_lint.rules._cosine import COSINES, MEASURING, NORMS, compared_vectors, factors, is_product
-from fa_lint.rules._feedback import on_alignment
+from fa_lint.rules._feedback import filled_in_place, on_alignment
 from fa_lint.rules._flow import COMPREHENSIONS, assignments, elementwise
 from fa_lint.syntax import FUNCTIONS, Syntax, last_name, text_in
 
@@ -36,6 +36,7 @@ PASSES = (
     "tuple",
     "zip",
 )
+SAVED = ("saved_tensors", "saved_variables")  # attributes of the autograd context
 RESULTS = {"acc", "accs", "accuracy", "accuracies"}
 SPLITS = ("test", "val", "valid", "validation", "top1")
 CREDIT = re.compile(
@@ -76,6 +77,7 @@ class Values:
         self.functions = {node.name: node for node in syntax.every(ast.FunctionDef)}
         self.bound: dict[tuple[ast.AST, str], list[tuple[ast.expr, ast.AST | None]]] = {}
         self.keyed: dict[str, list[ast.expr]] = {}
+        self._saves = calls_in(syntax.every(ast.Call), ("save_for_backward",))
         scopes = (*FUNCTIONS, *COMPREHENSIONS)
         for name in syntax.every(ast.Name):
             if isinstance(name.ctx, ast.Store):
@@ -190,6 +192,12 @@ class Values:
         name, function = last_name(call.func), self.functions.get(last_name(call.func))
         if name in ADDS and isinstance(call.func, ast.Attribute) and call.args:
             self._bind(call.func.value, call.args[-1])
+        filled = filled_in_place(self.syntax, call)
+        if filled is not None:
+            self._bind(filled, call)
+        elif isinstance(call.func, ast.Attribute) and name.endswith("_"):  # w.copy_(x)
+            for value in call.args:
+                self._bind(_root(call.func.value), value)
         for part in call.keywords if name == "dict" else ():
             self.keyed.setdefault(part.arg or "", []).append(part.value)
         for parameter, value in arguments(function, call) if function else ():
@@ -216,8 +224,18 @@ class Values:
             value = ast.Tuple([ast.Constant(0), *value.args] if last_name(value.func) == "enumerate" else value.args)
         function = self.functions.get(last_name(value.func)) if isinstance(value, ast.Call) else None
         candidates = returned(function) if function else [elementwise(value)]
+        if isinstance(value, ast.Attribute) and value.attr in SAVED:
+            candidates = [ast.Tuple(parts) for parts in self.kept(value)]
         parts = [part.elts for part in candidates if isinstance(part, (ast.Tuple, ast.List))]
         return [elements for elements in parts if len(elements) == length] or [[value] * length]
+
+    def kept(self, node: ast.Attribute) -> list[list[ast.expr]]:
+        """Return the values that `save_for_backward` may have kept where code reads `saved_tensors`."""
+        if node.attr not in SAVED:
+            return []
+        owners = {part for part in self.syntax.ancestors(node) if isinstance(part, ast.ClassDef)}
+        own = [call for call in self._saves if owners.intersection(self.syntax.ancestors(call))]
+        return [call.args for call in own or self._saves]
 
     def operands(self, node: ast.AST) -> list[ast.AST]:
         """Return the expressions from which the value of an expression is computed directly."""
@@ -240,6 +258,16 @@ class Values:
                 return [node.func.value]
             return node.args if self.syntax.resolve(node.func) or last_name(node.func) in PASSES else []
         return list(ast.iter_child_nodes(node))
+
+
+def _root(node: ast.expr) -> ast.expr:
+    """Return the tensor of a view such as `x.view(-1)` or `x[0]`."""
+    while isinstance(node, (ast.Call, ast.Subscript)):
+        inner = node.value if isinstance(node, ast.Subscript) else getattr(node.func, "value", None)
+        if inner is None:
+            break
+        node = inner
+    return node
 
 
 def returned(function: ast.AST) -> list[ast.expr]:
