@@ -156,7 +156,12 @@ def printed(syntax: Syntax) -> Iterator[tuple[str, ast.expr]]:
                 (str(getattr(text, "value", "")), value) for text, value in zip(node.args, node.args[1:], strict=False)
             )
             yield from ((part.arg or "", part.value) for part in node.keywords)
-        else:
+        elif isinstance(node, ast.arguments):
+            parameters = [*node.posonlyargs, *node.args][::-1]
+            pairs = [*zip(parameters, node.defaults[::-1], strict=False)]  # defaults belong to the last parameters
+            pairs += zip(node.kwonlyargs, node.kw_defaults, strict=True)
+            yield from ((parameter.arg, value) for parameter, value in pairs if value is not None)
+        elif not isinstance(node, ast.AugAssign):
             pairs = [pair for target, value in assignments(node) for pair in element_pairs(target, value)]
             pairs += [(part, value) for target, value in pairs for part in getattr(target, "elts", [])]
             yield from ((label(target), value) for target, value in pairs)

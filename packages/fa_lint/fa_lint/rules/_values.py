@@ -198,6 +198,8 @@ class Values:
         elif isinstance(call.func, ast.Attribute) and name.endswith("_"):  # w.copy_(x)
             for value in call.args:
                 self._bind(_root(call.func.value), value)
+        if name == "register_buffer" and len(call.args) > 1:
+            self.keyed.setdefault(getattr(call.args[0], "value", ""), []).append(call.args[1])
         for part in call.keywords if name == "dict" else ():
             self.keyed.setdefault(part.arg or "", []).append(part.value)
         for parameter, value in arguments(function, call) if function else ():

@@ -10,8 +10,8 @@ from fa_lint.base import RuleCard
 from fa_lint.rules._accuracy import accuracies
 from fa_lint.rules._selections import printed
 from fa_lint.rules._test_data import TEST, TRAIN, VALIDATION, test_set_use
-from fa_lint.rules._values import CreditRule, Values
-from fa_lint.syntax import Syntax, argument, last_name, text_in
+from fa_lint.rules._values import CreditRule, Values, calls_in
+from fa_lint.syntax import argument, last_name, text_in
 
 STATISTICS = ("mean", "std", "var", "min", "max", "quantile", "percentile", "median")
 JOINS = ("cat", "concat", "concatenate", "vstack", "hstack", "append", "stack")
@@ -45,7 +45,9 @@ class BatchAccuracy(CreditRule):
 
 def _single(values: Values) -> Iterator[tuple[ast.AST, str]]:
     for node, label_node in accuracies(values.syntax):
-        if isinstance(label_node, ast.Name) and _is_one_batch(values.syntax, label_node):
+        if isinstance(label_node, ast.Name) and (
+            NAMED.fullmatch(label_node.id) or calls_in(values.sources(label_node), ("next",))
+        ):
             yield node, f"is an accuracy on the single batch `{label_node.id}`, and not on the test set"
 
 
@@ -129,41 +131,6 @@ def _takes_from(value: ast.expr, name: str) -> bool:
         isinstance(value, ast.Call) and last_name(value.func) == "train_test_split"
     )
     return is_part and name in text_in(value)
-
-
-def _is_one_batch(syntax: Syntax, label: ast.Name) -> bool:
-    """Return whether a variable contains a single batch, according to its name or its assignments."""
-    if NAMED.fullmatch(label.id):
-        return True
-    scopes = dict.fromkeys((syntax.function_of(label), syntax.tree))
-    for scope in scopes:
-        assignment_nodes = [
-            node for node in ast.walk(scope) if _stores(node, label.id) and syntax.function_of(node) is scope
-        ]
-        if assignment_nodes or _is_parameter(scope, label.id):
-            source_nodes = [node for node in assignment_nodes if not _moves(node, label.id)]
-            return bool(source_nodes) and all(map(_takes_next, source_nodes))
-    return False
-
-
-def _stores(node: ast.AST, name: str) -> bool:
-    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if hasattr(node, "target") else []
-    return any(isinstance(part, ast.Name) and part.id == name for target in targets for part in ast.walk(target))
-
-
-def _is_parameter(scope: ast.AST, name: str) -> bool:
-    return any(isinstance(part, ast.arg) and part.arg == name for part in ast.walk(getattr(scope, "args", ast.Pass())))
-
-
-def _moves(node: ast.AST, name: str) -> bool:
-    """Return whether an assignment stores the same samples under the same name: `y = y.to(device)`."""
-    return isinstance(node, ast.Assign) and name in text_in(node.value)
-
-
-def _takes_next(node: ast.AST) -> bool:
-    """Return whether an assignment calls next(), such as `x, y = next(iter(loader))`."""
-    calls = [part for part in ast.walk(node) if isinstance(part, ast.Call)]
-    return isinstance(node, ast.Assign) and any(getattr(call.func, "id", "") == "next" for call in calls)
 
 
 BatchAccuracy.patterns = (_single, _means, _loaders, _seen)

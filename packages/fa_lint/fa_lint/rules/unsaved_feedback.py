@@ -9,14 +9,13 @@ from fa_lint.base import Hit, LintRule, RuleCard
 from fa_lint.rules._feedback import (
     draws,
     feedback_factors,
-    filled_in_place,
     gamma_defaults,
     is_empty_test,
     is_feedback,
     on_fourier_features,
 )
 from fa_lint.rules._flow import assignments, is_own, saved_names, torch_modules, transient, wrapped
-from fa_lint.rules._values import Values, label, on_credit, values_of
+from fa_lint.rules._values import Values, calls_in, label, on_credit, values_of
 from fa_lint.syntax import Syntax, argument, last_name, number
 
 FILLS = (
@@ -70,36 +69,40 @@ class UnsavedFeedback(LintRule):
 def _plain_attributes(syntax: Syntax, owner: ast.ClassDef, saved: set[str]) -> Iterator[Hit]:
     """Yield random feedback matrices in attributes that the state dict of the class does not contain."""
     factors = feedback_factors(syntax)
-    random_locals = _drawn_locals(syntax, owner)
-    filled = {filled_target.attr for filled_target in _filled(syntax, owner) if is_own(filled_target)}
-    for target, value in _set(owner):
-        name = _attribute(owner, target)
-        is_random_local = isinstance(value, ast.Name) and (syntax.function_of(target), value.id) in random_locals
-        is_random = draws(syntax, value) or is_random_local or name in filled
-        if name and (is_feedback(name) or name in factors) and name not in saved and is_random and not wrapped(value):
-            yield Hit(
-                target,
-                f"`{syntax.snippet(target)}` of {owner.name} is a plain attribute with random numbers and not in the state dict",
-            )
-    for call in ast.walk(owner):
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
-            yield from _calls(syntax, owner, call, saved, factors)
-
-
-def _calls(syntax: Syntax, owner: ast.ClassDef, call: ast.Call, saved: set[str], factors: set[str]) -> Iterator[Hit]:
-    """Yield calls that store random feedback in a plain list or in a buffer with persistent=False."""
-    target, method = call.func.value, call.func.attr
-    if method == "append" and is_own(target) and target.attr not in saved and call.args:
-        is_fed_back = is_feedback(target.attr) or target.attr in factors
-        if is_fed_back and draws(syntax, call.args[0]) and not wrapped(call.args[0]):
-            yield Hit(
-                call,
-                f"`{syntax.snippet(call)}` of {owner.name} appends a random matrix to a plain list, which is not in the state dict",
-            )
-    elif method == "register_buffer" and transient(call):
-        name = argument(call, 0, "name")
-        if isinstance(name, ast.Constant) and (is_feedback(str(name.value)) or name.value in factors):
+    for name, targets in _attributes(owner).items():
+        if (is_feedback(name) or name in factors) and name not in saved:
+            target = _random_target(values_of(syntax), owner, name, targets)
+            text = f"of {owner.name} is a plain attribute with random numbers and not in the state dict"
+            if target is not None:
+                yield Hit(target, f"`{syntax.snippet(target)}` {text}")
+    for call in calls_in(ast.walk(owner), ("register_buffer",)):
+        name = getattr(argument(call, 0, "name"), "value", None)
+        if transient(call) and isinstance(name, str) and (is_feedback(name) or name in factors):
             yield Hit(call, f"`{syntax.snippet(call)}` of {owner.name} excludes the feedback from the state dict")
+
+
+def _attributes(owner: ast.ClassDef) -> dict[str, list[tuple[ast.expr, ast.expr]]]:
+    """Return the targets and values of `self.NAME`, `self.NAME[…]` and class attributes NAME, for each name."""
+    found: dict[str, list[tuple[ast.expr, ast.expr]]] = {}
+    in_body = [target for node in owner.body for target, _ in assignments(node)]
+    for target, value in (pair for node in ast.walk(owner) for pair in assignments(node)):
+        root = target.value if isinstance(target, ast.Subscript) else target
+        if is_own(root) or (target in in_body and isinstance(target, ast.Name)):
+            found.setdefault(last_name(root), []).append((target, value))
+    return found
+
+
+def _random_target(
+    values: Values, owner: ast.ClassDef, name: str, pairs: list[tuple[ast.expr, ast.expr]]
+) -> ast.expr | None:
+    """Return the first target that receives random numbers, or the first one if a call fills or appends them later."""
+    inside = {*ast.walk(owner)}
+    later = [value for value in values.keyed.get(name, []) if value in inside]
+    for target, value in (*pairs, *((pairs[0][0], value) for value in later)):
+        sources = [part for part in values.sources(value) if isinstance(part, ast.expr)]
+        if any(draws(values.syntax, part) for part in sources) and not any(map(wrapped, sources)):
+            return target
+    return None
 
 
 def filled_with_one(values: Values) -> Iterator[ast.AST]:
@@ -133,33 +136,6 @@ def _operands_of(call: ast.Call) -> list[ast.expr]:
 
 def _is_ones(node: ast.expr) -> bool:
     return isinstance(node, ast.Call) and last_name(node.func) in ("ones", "ones_like", "tensor") and bool(node.args)
-
-
-def _set(owner: ast.ClassDef) -> Iterator[tuple[ast.expr, ast.expr]]:
-    for node in ast.walk(owner):
-        yield from assignments(node)
-
-
-def _drawn_locals(syntax: Syntax, owner: ast.ClassDef) -> set[tuple[ast.AST, str]]:
-    """Return the function and the name of each local variable that contains random numbers."""
-    random_targets = [target for target, value in _set(owner) if draws(syntax, value) and not wrapped(value)]
-    names = [target for target in (*random_targets, *_filled(syntax, owner)) if isinstance(target, ast.Name)]
-    return {(syntax.function_of(name), name.id) for name in names}
-
-
-def _attribute(owner: ast.ClassDef, target: ast.expr) -> str:
-    """Return NAME for `self.NAME`, `self.NAME[…]` or a class attribute NAME, else an empty string."""
-    target = target.value if isinstance(target, ast.Subscript) else target
-    if is_own(target):
-        return target.attr
-    in_body = any(target is assigned for node in owner.body for assigned, _ in assignments(node))
-    return target.id if in_body and isinstance(target, ast.Name) else ""
-
-
-def _filled(syntax: Syntax, owner: ast.ClassDef) -> list[ast.AST]:
-    """Return the targets that the class fills with random numbers in place."""
-    calls = (node for node in ast.walk(owner) if isinstance(node, ast.Call))
-    return [target for target in (filled_in_place(syntax, call) for call in calls) if target is not None]
 
 
 RULE = UnsavedFeedback()
