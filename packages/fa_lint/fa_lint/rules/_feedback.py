@@ -1,7 +1,4 @@
-"""Search for feedback matrices, for calls that draw random numbers, and for default values of Γ.
-
-Pitfall 7 includes the default Γ = 1.0 for missing feedback.
-"""
+"""Search for feedback matrices, and for calls that draw random numbers."""
 
 from __future__ import annotations
 
@@ -9,124 +6,10 @@ import ast
 import re
 from collections.abc import Iterator
 
-from fa_lint.base import Hit
 from fa_lint.rules._flow import assignments
-from fa_lint.syntax import Syntax, argument, number, text_in
+from fa_lint.syntax import Syntax, argument, text_in
 
 MEASURES = ("gamma", "alignment", "align", "cosine", "cos", "cossim", "γ")
-MOST_FLOOR = 1e-3  # a norm below such a number counts as zero
-LOOKUPS = ("get", "pop", "setdefault")
-
-
-def gamma_defaults(syntax: Syntax) -> Iterator[Hit]:
-    """Yield each expression that sets Γ to 1.0 if Γ or the feedback is missing.
-
-    Only source code about feedback alignment yields hits, because `gamma` is also a name for a discount factor and for the
-    exponents of the focal loss and of displays.
-    """
-    hits = [*_look_ups(syntax), *_conditions(syntax)]
-    if hits and on_alignment(syntax):
-        yield from hits
-
-
-def _look_ups(syntax: Syntax) -> Iterator[Hit]:
-    for call in syntax.every(ast.Call):
-        if _falls_back(call):
-            yield Hit(call, f"`{syntax.snippet(call)}` reports perfect alignment if Γ is missing")
-
-
-def _conditions(syntax: Syntax) -> Iterator[Hit]:
-    for node in syntax.every(ast.IfExp):
-        falls_to_one = _is_one(node.body) or _is_one(node.orelse)
-        if falls_to_one and _asks_for_feedback(node.test) and _gamma_owner(syntax, node):
-            yield Hit(node, f"`{syntax.snippet(node)}` reports perfect alignment if the feedback is missing")
-    for node in syntax.every(ast.If):
-        for statement in node.body:
-            if _sets_gamma_to_one(syntax, statement) and _asks_for_feedback(node.test):
-                yield Hit(
-                    statement, f"`{syntax.snippet(statement)}` reports perfect alignment if the feedback is missing"
-                )
-            elif _returns_one(syntax, statement) and is_empty_test(node.test):
-                yield Hit(statement, f"`{syntax.snippet(statement)}` reports perfect alignment if a value is missing")
-    for node in syntax.every(ast.ExceptHandler):
-        for statement in node.body:
-            if _returns_one(syntax, statement) or _sets_gamma_to_one(syntax, statement):
-                yield Hit(
-                    statement, f"`{syntax.snippet(statement)}` reports perfect alignment if the computation fails"
-                )
-
-
-def _falls_back(call: ast.Call) -> bool:
-    """Return whether a call is like `record.get("gamma", 1.0)` or `getattr(record, "gamma", 1.0)`."""
-    if isinstance(call.func, ast.Attribute) and call.func.attr in LOOKUPS:
-        key, default = argument(call, 0, "key"), argument(call, 1, "default")
-    elif isinstance(call.func, ast.Name) and call.func.id == "getattr":
-        key, default = argument(call, 1), argument(call, 2)
-    else:
-        return False
-    return isinstance(key, ast.Constant) and isinstance(key.value, str) and is_gamma(key.value) and _is_one(default)
-
-
-def _is_one(node: ast.AST | None) -> bool:
-    """Return whether a node is the float 1.0; the integer 1 is excluded because it is usually a count."""
-    return isinstance(node, ast.Constant) and type(node.value) is float and node.value == 1.0
-
-
-def _asks_for_feedback(test: ast.expr) -> bool:
-    """Return whether a condition is like `feedback is None`, `not feedback` or `"feedback" not in state`."""
-    is_presence_test = isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.Is, ast.IsNot, ast.In, ast.NotIn))
-    is_presence_test = (
-        is_presence_test
-        or (isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not))
-        or isinstance(test, ast.Name)
-    )
-    return is_presence_test and names_feedback(test)
-
-
-def is_empty_test(test: ast.expr) -> bool:
-    """Return whether a condition tests for a missing or zero value, such as `credit is None`."""
-    if isinstance(test, ast.BoolOp):
-        return any(map(is_empty_test, test.values))
-    if isinstance(test, ast.Compare):
-        limit = number(test.comparators[0])
-        zero = isinstance(test.ops[0], (ast.Eq, ast.Lt, ast.LtE)) and limit is not None and 0 <= limit <= MOST_FLOOR
-        return zero or isinstance(test.ops[0], (ast.Is, ast.NotIn))
-    return isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
-
-
-def _returns_one(syntax: Syntax, statement: ast.stmt) -> bool:
-    """Return whether a statement is `return 1.0` in a function with a name such as `cosine`."""
-    name = getattr(syntax.function_of(statement), "name", "")
-    measures = any(word in MEASURES for word in name.lower().split("_"))
-    return isinstance(statement, ast.Return) and _is_one(statement.value) and measures
-
-
-def _gamma_owner(syntax: Syntax, node: ast.AST) -> bool:
-    """Return whether an expression is stored, passed or returned under a name for Γ, such as `gamma`."""
-    parent = syntax.parents[node]
-    if isinstance(parent, ast.Return):
-        return is_gamma(getattr(syntax.function_of(node), "name", ""))
-    if isinstance(parent, ast.keyword):
-        return is_gamma(parent.arg or "")
-    if isinstance(parent, ast.Dict):
-        keys = [key for key, value in zip(parent.keys, parent.values, strict=True) if value is node]
-        return any(isinstance(key, ast.Constant) and is_gamma(str(key.value)) for key in keys)
-    return any(_named_gamma(target) for target, _ in assignments(parent))
-
-
-def _sets_gamma_to_one(syntax: Syntax, statement: ast.stmt) -> bool:
-    if isinstance(statement, ast.Return):
-        return _is_one(statement.value) and is_gamma(getattr(syntax.function_of(statement), "name", ""))
-    return any(_named_gamma(target) and _is_one(value) for target, value in assignments(statement))
-
-
-def _named_gamma(target: ast.expr) -> bool:
-    if isinstance(target, ast.Subscript):
-        target = target.slice if isinstance(target.slice, ast.Constant) else target.value
-    name = getattr(target, "id", "") or getattr(target, "attr", "") or str(getattr(target, "value", ""))
-    return is_gamma(name)
-
-
 FEEDBACK = re.compile(
     r"_*(B\d*|B_?(mat|mats|matrix|matrices|list|\d+|l|fixed|rand|random|T)|Bs|fb(_?\w+)?|\w+_fb|(\w+_)?feed_?backs?(_\w+)?"
     r"|(\w+_)?(backward|bwd)_?(weights?|matrix|matrices|mats?)(_\w+)?|(weights?|w)_(backward|back|bwd|fa|dfa))"

@@ -7,16 +7,18 @@ from collections.abc import Iterator
 
 from fa_lint.base import Hit, LintRule, RuleCard
 from fa_lint.rules._feedback import (
+    MEASURES,
     draws,
     feedback_factors,
-    gamma_defaults,
-    is_empty_test,
     is_feedback,
+    is_gamma,
+    on_alignment,
     on_fourier_features,
 )
 from fa_lint.rules._flow import assignments, is_own, saved_names, torch_modules, transient, wrapped
+from fa_lint.rules._selections import printed
 from fa_lint.rules._values import Values, calls_in, label, on_credit, values_of
-from fa_lint.syntax import Syntax, argument, last_name, number
+from fa_lint.syntax import Syntax, argument, last_name, number, text_in
 
 FILLS = (
     "fillna",
@@ -29,6 +31,9 @@ FILLS = (
     "index_fill",
     "index_fill_",
 )
+
+LOOKUPS = ("get", "pop", "setdefault", "getattr")
+MOST_FLOOR = 1e-3  # a norm below such a number counts as zero
 
 
 class UnsavedFeedback(LintRule):
@@ -61,7 +66,7 @@ class UnsavedFeedback(LintRule):
             saved = saved_names(syntax, owner)
             if saved is not None and not on_fourier_features(syntax):
                 yield from _plain_attributes(syntax, owner, saved)
-        yield from gamma_defaults(syntax)
+        yield from _gamma_defaults(syntax)
         for node in filled_with_one(values_of(syntax)) if on_credit(syntax) else ():
             yield Hit(node, f"`{syntax.snippet(node)}` reports perfect alignment where a cosine is undefined")
 
@@ -105,6 +110,61 @@ def _random_target(
     return None
 
 
+def _gamma_defaults(syntax: Syntax) -> Iterator[Hit]:
+    """Yield each expression that sets Γ to 1.0 if Γ or the feedback is missing.
+
+    Only source code about feedback alignment yields hits, because `gamma` is also a name for a discount factor and for the
+    exponents of the focal loss and of displays.
+    """
+    results = [part for part in syntax.every(ast.Return) if part.value is not None]
+    named = [*printed(syntax), *((getattr(syntax.function_of(part), "name", ""), part.value) for part in results)]
+    for name, value in named if on_alignment(syntax) else ():
+        options = [value.body, value.orelse] if isinstance(value, ast.IfExp) else [value]
+        if any(map(_is_one, options)) and _is_default(syntax, name, value):
+            node = value if isinstance(value, ast.IfExp) else syntax.parents[value]
+            yield Hit(node, f"`{syntax.snippet(node)}` reports perfect alignment if a value is missing")
+
+
+def _is_default(syntax: Syntax, name: str, value: ast.expr) -> bool:
+    """Return whether a number is the value of Γ, or the result of a measurement, only if another value is missing."""
+    parent = syntax.parents[value]
+    if isinstance(value, ast.IfExp):
+        return is_gamma(name) and _asks_for_feedback(value.test)
+    if isinstance(parent, ast.Call):
+        return is_gamma(name) and last_name(parent.func) in LOOKUPS
+    statement = next((part for part in (parent, *syntax.ancestors(parent)) if isinstance(part, ast.stmt)), parent)
+    block = syntax.parents.get(statement)
+    measures = isinstance(parent, ast.Return) and any(word in MEASURES for word in name.lower().split("_"))
+    if isinstance(block, ast.ExceptHandler):
+        return is_gamma(name) or measures
+    if not isinstance(block, ast.If) or statement not in block.body:
+        return False
+    return (is_gamma(name) and _asks_for_feedback(block.test)) or (measures and _is_empty_test(block.test))
+
+
+def _is_one(node: ast.AST) -> bool:
+    """Return whether a node is the float 1.0; the integer 1 is excluded because it is usually a count."""
+    return isinstance(node, ast.Constant) and type(node.value) is float and node.value == 1.0
+
+
+def _asks_for_feedback(test: ast.expr) -> bool:
+    """Return whether a condition is like `feedback is None`, `not feedback` or `"feedback" not in state`."""
+    is_presence = isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.Is, ast.IsNot, ast.In, ast.NotIn))
+    is_negated = isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
+    return (is_presence or is_negated or isinstance(test, ast.Name)) and any(map(is_feedback, text_in(test)))
+
+
+def _is_empty_test(test: ast.expr) -> bool:
+    """Return whether a condition tests for a missing or zero value, such as `credit is None`."""
+    if isinstance(test, ast.BoolOp):
+        return any(map(_is_empty_test, test.values))
+    if isinstance(test, ast.Compare):
+        limit = number(test.comparators[0])
+        zero = isinstance(test.ops[0], (ast.Eq, ast.Lt, ast.LtE)) and limit is not None and 0 <= limit <= MOST_FLOOR
+        return zero or isinstance(test.ops[0], (ast.Is, ast.NotIn))
+    return isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
+
+
 def filled_with_one(values: Values) -> Iterator[ast.AST]:
     """Yield each expression that sets a part of an array of cosines to 1."""
     syntax = values.syntax
@@ -119,7 +179,7 @@ def filled_with_one(values: Values) -> Iterator[ast.AST]:
         if (
             isinstance(node, ast.IfExp)
             and number(node.body) == 1
-            and is_empty_test(node.test)
+            and _is_empty_test(node.test)
             and values.is_cosine(node)
         ):
             yield node
