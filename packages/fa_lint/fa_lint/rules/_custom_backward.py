@@ -13,9 +13,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from fa_lint.base import Hit
-from fa_lint.rules._feedback import is_feedback, on_alignment
+from fa_lint.rules._feedback import is_feedback
 from fa_lint.rules._flow import assignments
 from fa_lint.rules._origins import GRADIENT, RANDOM, SIGN, UNKNOWN, VIEWS, Names, Origins, Product, alternatives
+from fa_lint.rules._topic import on_alignment
 from fa_lint.rules._values import Values, returned, values_of
 from fa_lint.syntax import Syntax, last_name
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from functools import cached_property, lru_cache
 
-from fa_lint.base import Hit, LintRule
 from fa_lint.rules._cosine import COSINES, MEASURING, NORMS, compared_vectors, factors, is_product
-from fa_lint.rules._feedback import filled_in_place, on_alignment
+from fa_lint.rules._feedback import filled_in_place
 from fa_lint.rules._flow import COMPREHENSIONS, assignments, elementwise
 from fa_lint.syntax import FUNCTIONS, Syntax, last_name, text_in
 
@@ -39,17 +38,7 @@ PASSES = (
 SAVED = ("saved_tensors", "saved_variables")  # attributes of the autograd context
 RESULTS = {"acc", "accs", "accuracy", "accuracies"}
 SPLITS = ("test", "val", "valid", "validation", "top1")
-CREDIT = re.compile(
-    r"(?i:kolen|weight[\s_-]mirror|target[\s_-]prop|sign[\s_-]symmetr)|\bFA\b.{0,60}\bBP\b|\bBP\b.{0,60}\bFA\b"
-)
 TEXT = re.compile(r"[A-Z]?[a-zγ]+|[A-Z]+(?![a-z])")
-
-
-def on_credit(syntax: Syntax) -> bool:
-    """Return whether source code is about a method that replaces backpropagation."""
-    if syntax.names.packages.isdisjoint(("torch", "numpy", "pandas", "jax")):
-        return False
-    return on_alignment(syntax) or CREDIT.search(syntax.text) is not None
 
 
 def text_of(name: str) -> set[str]:
@@ -301,22 +290,6 @@ def calls_in(parts: Iterable[ast.AST], names: Container[str]) -> list[ast.Call]:
 def mentions(node: ast.AST, word: str) -> bool:
     """Return whether a word is part of a name or string inside an expression."""
     return any(word in text.lower() for text in text_in(node))
-
-
-class CreditRule(LintRule):
-    """Base class of rules that follow values in source code about feedback alignment or a similar method.
-
-    Attributes:
-        patterns: Functions that yield each node with the pitfall, together with the end of the sentence about this node.
-    """
-
-    patterns: tuple[Callable[[Values], Iterator[tuple[ast.AST, str]]], ...]
-
-    def hits(self, syntax: Syntax) -> Iterator[Hit]:
-        """Yield each node that one of the patterns finds."""
-        for pattern in self.patterns if on_credit(syntax) else ():
-            for node, text in pattern(values_of(syntax)):
-                yield Hit(node, f"`{syntax.snippet(node)}` {text}")
 
 
 @lru_cache(maxsize=1)

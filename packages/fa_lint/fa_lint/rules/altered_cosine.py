@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from fa_lint.base import RuleCard
 from fa_lint.rules._selections import MISSING, best_of_rounds, filters
-from fa_lint.rules._values import CreditRule, Values, calls_in, orders
+from fa_lint.rules._topic import CreditRule
+from fa_lint.rules._values import Values, calls_in, orders
 from fa_lint.syntax import last_name, number
 
 MEANS = ("mean", "sum", "median", "average", "fmean", "nanmean", "std")

@@ -10,7 +10,8 @@ from fa_lint.base import RuleCard
 from fa_lint.rules._accuracy import accuracies
 from fa_lint.rules._selections import printed
 from fa_lint.rules._test_data import TEST, TRAIN, VALIDATION, test_set_use
-from fa_lint.rules._values import CreditRule, Values, calls_in
+from fa_lint.rules._topic import CreditRule
+from fa_lint.rules._values import Values, calls_in
 from fa_lint.syntax import argument, last_name, text_in
 
 STATISTICS = ("mean", "std", "var", "min", "max", "quantile", "percentile", "median")

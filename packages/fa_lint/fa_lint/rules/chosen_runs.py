@@ -11,7 +11,8 @@ from fa_lint.rules._feedback import draws
 from fa_lint.rules._flow import assignments, torch_modules
 from fa_lint.rules._selections import MISSING, filters, printed, sorted_picks
 from fa_lint.rules._test_data import test_set_use
-from fa_lint.rules._values import CreditRule, Values, calls_in, label, mentions, orders, text_of
+from fa_lint.rules._topic import CreditRule
+from fa_lint.rules._values import Values, calls_in, label, mentions, orders, text_of
 from fa_lint.syntax import argument, last_name, number, text_in
 
 SEEDS = (

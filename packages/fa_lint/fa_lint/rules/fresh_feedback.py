@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator
 
 from fa_lint.base import Hit, LintRule, RuleCard
 from fa_lint.rules._cosine import compared_vectors
-from fa_lint.rules._feedback import PRODUCTS, draws, filled_in_place, on_alignment
+from fa_lint.rules._feedback import PRODUCTS, draws, filled_in_place
 from fa_lint.rules._test_data import test_set_use
-from fa_lint.rules._values import Values, calls_in, mentions, on_credit, values_of
+from fa_lint.rules._topic import on_alignment, on_credit
+from fa_lint.rules._values import Values, calls_in, mentions, values_of
 from fa_lint.syntax import FUNCTIONS, Syntax, last_name
 
 SEEDS = ("manual_seed", "seed", "seed_everything", "set_seed", "fork_rng", "default_rng", "set_rng_state", "Generator")

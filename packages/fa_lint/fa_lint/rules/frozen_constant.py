@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 from fa_lint.base import Hit, LintRule, RuleCard
 from fa_lint.rules._accuracy import accuracies
-from fa_lint.rules._feedback import on_alignment
 from fa_lint.rules._flow import assignments
 from fa_lint.rules._selections import printed
+from fa_lint.rules._topic import on_alignment
 from fa_lint.syntax import Syntax, last_name, number
 
 CONTROL = r"(frozen|freeze|freezed|untrained|readout_only|head_only|random_blocks|random_features)"

@@ -10,13 +10,7 @@ from fa_lint.rules._values import Values, values_of
 from fa_lint.syntax import Syntax, argument, last_name, number, open_ended, text_in
 
 LOSS, GRADIENT, CRITERION = "mean loss", "gradient of a mean loss", "mean-reduced criterion"
-LOSSES = (
-    "cross_entropy",
-    "nll_loss",
-    "mse_loss",
-    "binary_cross_entropy",
-    "binary_cross_entropy_with_logits",
-)
+LOSSES = ("cross_entropy", "nll_loss", "mse_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits")
 CRITERIA = ("CrossEntropyLoss", "NLLLoss", "MSELoss", "BCELoss", "BCEWithLogitsLoss")
 SHAPES = ("flatten", "reshape", "view", "squeeze", "unsqueeze", "contiguous", "T", "mT", "transpose", "permute")
 SAME_VALUES = (*SHAPES, "detach", "clone", "cpu", "cuda", "float", "double", "to", "abs")

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from fa_lint.base import Hit, LintRule, RuleCard
 from fa_lint.rules._flow import COMPREHENSIONS
-from fa_lint.rules._values import Values, mentions, on_credit, values_of
+from fa_lint.rules._topic import on_credit
+from fa_lint.rules._values import Values, mentions, values_of
 from fa_lint.syntax import Syntax, argument, last_name, number
 
 MEANS = ("nanmean", "nanmedian", "nansum", "nanquantile", "masked_invalid")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from fa_lint.base import Hit, LintRule, RuleCard
 from fa_lint.rules._accuracy import accuracies
 from fa_lint.rules._cosine import handwritten
-from fa_lint.rules._feedback import on_alignment
+from fa_lint.rules._topic import on_alignment
 from fa_lint.syntax import Syntax, argument
 
 LAYERS = (

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from fa_lint.base import RuleCard
 from fa_lint.rules._feedback import draws
 from fa_lint.rules._flow import assignments
-from fa_lint.rules._values import CreditRule, Values, mentions
+from fa_lint.rules._topic import CreditRule
+from fa_lint.rules._values import Values, mentions
 from fa_lint.syntax import last_name, number
 
 GRADIENTS = ("backward", "grad", "vjp")

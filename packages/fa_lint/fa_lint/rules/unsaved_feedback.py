@@ -6,18 +6,11 @@ import ast
 from collections.abc import Iterator
 
 from fa_lint.base import Hit, LintRule, RuleCard
-from fa_lint.rules._feedback import (
-    MEASURES,
-    draws,
-    feedback_factors,
-    is_feedback,
-    is_gamma,
-    on_alignment,
-    on_fourier_features,
-)
+from fa_lint.rules._feedback import MEASURES, draws, is_feedback, is_gamma
 from fa_lint.rules._flow import assignments, is_own, saved_names, torch_modules, transient, wrapped
 from fa_lint.rules._selections import printed
-from fa_lint.rules._values import Values, calls_in, label, on_credit, values_of
+from fa_lint.rules._topic import feedback_factors, on_alignment, on_credit, on_fourier_features
+from fa_lint.rules._values import Values, calls_in, label, values_of
 from fa_lint.syntax import Syntax, argument, last_name, number, text_in
 
 FILLS = (
@@ -55,10 +48,7 @@ class UnsavedFeedback(LintRule):
         cannot_see="feedback outside of an nn.Module, or with an unusual name and used by another file (not found); feedback "
         "that other code saves or re-initialises from a stored seed (reported nevertheless)",
     )
-    clues = (
-        ("torch", "eedback", "dfa", "DFA", "numpy"),
-        ("rand", "normal", "uniform", "bernoulli", "init.", "1"),
-    )
+    clues = (("torch", "eedback", "dfa", "DFA", "numpy"), ("rand", "normal", "uniform", "bernoulli", "init.", "1"))
 
     def hits(self, syntax: Syntax) -> Iterator[Hit]:
         """Yield feedback in plain attributes of modules, and then expressions that set a missing Γ to 1.0."""
