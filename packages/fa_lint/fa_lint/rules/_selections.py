@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from fa_lint.rules._flow import COMPREHENSIONS, assignments, element_pairs
 from fa_lint.rules._test_data import UPDATES, test_set_use
-from fa_lint.rules._values import Values, label, mentions
+from fa_lint.rules._values import Values, calls_in, label, mentions
 from fa_lint.syntax import Syntax, last_name, number, text_in
 
 MISSING = ("isnan", "isfinite", "isna", "notna", "isnull", "notnull", "isinf")
@@ -41,11 +41,8 @@ def filters(values: Values) -> Iterator[tuple[ast.AST, list[ast.AST]]]:
 def _skips(node: ast.If) -> bool:
     """Return whether an `if` appends a value that it tests, or continues with the next round of a loop."""
     last = node.body[-1]
-    appended = [
-        part.value.args[-1]
-        for part in node.body
-        if isinstance(part, ast.Expr) and isinstance(part.value, ast.Call) and last_name(part.value.func) == "append"
-    ]
+    calls = [part.value for part in node.body if isinstance(part, ast.Expr)]
+    appended = [call.args[-1] for call in calls_in(calls, ("append",)) if call.args]
     is_tested = any(text_in(value) & text_in(node.test) for value in appended)
     return isinstance(last, ast.Continue) or (is_tested and not node.orelse)
 
@@ -90,7 +87,7 @@ def best_of_rounds(values: Values) -> Iterator[tuple[ast.Call, ast.expr]]:
 def _filling_loops(values: Values, node: ast.expr) -> list[ast.AST]:
     """Return the loops that append to a list."""
     calls = [values.syntax.parents.get(value) for value in _values_of(values, node)]
-    appends = [call for call in calls if isinstance(call, ast.Call) and last_name(call.func) == "append"]
+    appends = calls_in(calls, ("append",))
     return [
         part for call in appends for part in values.syntax.ancestors(call) if isinstance(part, (ast.For, ast.While))
     ]

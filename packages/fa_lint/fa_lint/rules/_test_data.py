@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from fa_lint.rules._flow import elementwise, is_own
-from fa_lint.rules._values import returned, values_of
+from fa_lint.rules._values import calls_in, returned, values_of
 from fa_lint.syntax import Syntax, last_name
 
 TEST = re.compile(
@@ -204,10 +204,8 @@ def _updates(node: ast.AST, updates: Sequence[str]) -> bool:
 
 def _takes_part(value: ast.expr) -> bool:
     """Return whether an expression is a part of a data set: a slice, a split or a subset."""
-    calls = [part for part in ast.walk(value) if isinstance(part, ast.Call)]
-    return any(isinstance(part, ast.Slice) for part in ast.walk(value)) or any(
-        last_name(call.func) in PARTS for call in calls
-    )
+    parts = list(ast.walk(value))
+    return any(isinstance(part, ast.Slice) for part in parts) or bool(calls_in(parts, PARTS))
 
 
 def _names_other(node: ast.expr) -> bool:

@@ -171,6 +171,8 @@ class Values:
             self._bind(target, value, node)
         if isinstance(node, (ast.For, ast.comprehension)):
             self._bind(node.target, node.iter, node if isinstance(node, ast.For) else None)
+        if isinstance(node, ast.withitem) and node.optional_vars is not None:
+            self._bind(node.optional_vars, node.context_expr)
         if isinstance(node, ast.Dict):
             for key, value in zip(node.keys, node.values, strict=True):
                 self.keyed.setdefault(getattr(key, "value", ""), []).append(value)
@@ -273,6 +275,12 @@ def arguments(function: ast.FunctionDef, call: ast.Call) -> Iterator[tuple[str, 
         names = names[1:]
     yield from zip(names, call.args, strict=False)
     yield from ((part.arg, part.value) for part in call.keywords if part.arg)
+
+
+def operands_of(syntax: Syntax, call: ast.Call) -> list[ast.expr]:
+    """Return the object of a method call, and the positional arguments of any call."""
+    is_method = isinstance(call.func, ast.Attribute) and not syntax.resolve(call.func)
+    return [*([call.func.value] if is_method else []), *call.args]
 
 
 def orders(parts: Iterable[ast.AST]) -> Iterator[tuple[ast.expr, ast.expr]]:

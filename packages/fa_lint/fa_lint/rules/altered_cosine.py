@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from fa_lint.base import RuleCard
 from fa_lint.rules._selections import MISSING, best_of_rounds, filters
 from fa_lint.rules._topic import CreditRule
-from fa_lint.rules._values import Values, calls_in, orders
+from fa_lint.rules._values import Values, calls_in, operands_of, orders
 from fa_lint.syntax import last_name, number
 
 MEANS = ("mean", "sum", "median", "average", "fmean", "nanmean", "std")
@@ -39,7 +39,7 @@ class AlteredCosine(CreditRule):
 
 def _changes(values: Values) -> Iterator[tuple[ast.AST, str]]:
     for call in values.syntax.every(ast.Call):
-        operands, name = _operands(values, call), last_name(call.func)
+        operands, name = operands_of(values.syntax, call), last_name(call.func)
         parents = list(values.syntax.ancestors(call))
         if (
             not operands
@@ -56,21 +56,17 @@ def _changes(values: Values) -> Iterator[tuple[ast.AST, str]]:
             yield call, "replaces negative cosines by 0"
 
 
-def _operands(values: Values, call: ast.Call) -> list[ast.expr]:
-    """Return the object of a method call and the arguments of any call."""
-    is_method = isinstance(call.func, ast.Attribute) and not values.syntax.resolve(call.func)
-    return [*([call.func.value] if is_method else []), *call.args]
-
-
 def _signs(values: Values) -> Iterator[tuple[ast.AST, str]]:
     for cosine in values.cosines:
-        if any(isinstance(part, ast.Call) and last_name(part.func) in SIGNS for part in values.near(cosine)):
+        if calls_in(values.near(cosine), SIGNS):
             yield cosine, "compares the signs of the vectors, and not the vectors"
 
 
 def _selections(values: Values) -> Iterator[tuple[ast.AST, str]]:
     means = [call for call in values.syntax.every(ast.Call) if last_name(call.func) in MEANS]
-    averaged = {part for call in means for operand in _operands(values, call) for part in values.sources(operand)}
+    averaged = {
+        part for call in means for operand in operands_of(values.syntax, call) for part in values.sources(operand)
+    }
     counted = {
         part
         for call in calls_in(values.syntax.every(ast.Call), ("len",))

@@ -10,7 +10,7 @@ from fa_lint.base import Hit, LintRule, RuleCard
 from fa_lint.rules._flow import assignments, element_pairs
 from fa_lint.rules._selections import DRAWING, best_of_rounds, printed, sort_key, sorted_picks
 from fa_lint.rules._test_data import TEST, UPDATES, VALIDATION, TestSetUse, test_set_use
-from fa_lint.rules._values import Values, label, returned, values_of
+from fa_lint.rules._values import Values, calls_in, label, operands_of, returned, values_of
 from fa_lint.syntax import FUNCTIONS, Syntax, last_name, number
 
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
@@ -77,14 +77,11 @@ class _Kept:
     def __init__(self, function: ast.AST):
         parts = list(ast.walk(function))
         declared = (name for part in parts if isinstance(part, (ast.Global, ast.Nonlocal)) for name in part.names)
-        returned = {
-            name.id
-            for part in parts
-            if isinstance(part, ast.Return) and part.value
-            for name in ast.walk(part.value)
-            if isinstance(name, ast.Name)
+        names = [part for value in returned(function) for part in ast.walk(value) if isinstance(part, ast.Name)]
+        self._names = {
+            *declared,
+            *({name.id for name in names} & {part.arg for part in parts if isinstance(part, ast.arg)}),
         }
-        self._names = {*declared, *(returned & {part.arg for part in parts if isinstance(part, ast.arg)})}
         self._stored = {part.id for part in parts if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
 
     def has(self, target: ast.expr) -> bool:
@@ -188,15 +185,8 @@ def _assigned(body: list[ast.stmt]) -> Iterator[tuple[ast.expr, ast.expr]]:
 
 def _after_loop(data: TestSetUse, loop: ast.stmt) -> Iterator[ast.expr]:
     """Yield each best value of a list to which the loop appends results on the test set."""
-    lists = {
-        ast.unparse(node.func.value)
-        for node in _without_functions(loop)
-        if isinstance(node, ast.Call)
-        and last_name(node.func) == "append"
-        and node.args
-        and data.has(node.args[0])
-        and isinstance(node.func, ast.Attribute)
-    }
+    appends = [call for call in calls_in(_without_functions(loop), ("append",)) if call.args and data.has(call.args[0])]
+    lists = {ast.unparse(call.func.value) for call in appends if isinstance(call.func, ast.Attribute)}
     pairs = (pair for node in _without_functions(loop) for pair in assignments(node))
     lists |= {
         ast.unparse(target.value) for target, value in pairs if isinstance(target, ast.Subscript) and data.has(value)
@@ -204,13 +194,10 @@ def _after_loop(data: TestSetUse, loop: ast.stmt) -> Iterator[ast.expr]:
     if not lists:
         return
     syntax = data.syntax
-    scope = syntax.function_of(loop)
-    for node in ast.walk(scope):
-        is_best = isinstance(node, ast.Call) and last_name(node.func) in BEST_OF_LIST and node.lineno > loop.end_lineno
-        if not is_best or any(isinstance(part.value, ast.Lambda) for part in node.keywords):
+    for node in calls_in(ast.walk(syntax.function_of(loop)), BEST_OF_LIST):
+        if node.lineno <= loop.end_lineno or any(isinstance(part.value, ast.Lambda) for part in node.keywords):
             continue
-        is_method = isinstance(node.func, ast.Attribute) and not syntax.resolve(node.func)
-        operands = [*([node.func.value] if is_method else []), *node.args[:1]]
+        operands = operands_of(syntax, node)[:2]
         parts = [part for operand in operands for part in ast.walk(operand) if isinstance(part, ast.expr)]
         calls = [ancestor for ancestor in syntax.ancestors(node) if isinstance(ancestor, ast.Call)]
         is_drawn = any(last_name(call.func) in DRAWING for call in calls)

@@ -27,6 +27,7 @@ SEEDS = (
 )
 CLOCKS = ("time", "time_ns", "urandom", "getpid", "now", "perf_counter", "monotonic")
 REMOVALS = ("delete", "remove", "pop", "drop")
+UNEQUAL = (ast.IsNot, ast.NotEq)
 WORST = ("min", "argmin", "idxmin", "amin", "max", "argmax", "idxmax", "amax")
 TRIMS = ("trim_mean", "trimboth", "trim1", "nlargest", "nsmallest")
 BACKPROP = {"bp", "backprop", "backpropagation"}
@@ -62,15 +63,11 @@ def _removed(values: Values) -> Iterator[tuple[ast.AST, str]]:
         limits = [side for side in limits if not isinstance(side, ast.BinOp)]  # a difference is no result of a run
         if any(map(values.is_result, limits)) and not any(map(values.is_cosine, limits)):
             yield node, "leaves out runs by their result"
-        others = [
-            part
-            for part in condition
-            if isinstance(part, ast.Compare) and isinstance(part.ops[0], (ast.IsNot, ast.NotEq))
-        ]
+        others = [part for part in condition if isinstance(part, ast.Compare) and isinstance(part.ops[0], UNEQUAL)]
         worst = [call for part in others for call in calls_in(values.near(part), WORST)]
         if any(values.is_result(part) for call in worst for part in ast.walk(call)):
             yield node, "leaves out a run by its result"
-        tested = [part for part in condition if isinstance(part, ast.Call) and last_name(part.func) in MISSING]
+        tested = calls_in(condition, MISSING)
         if any("loss" in text_of(label(part)) for call in tested for part in call.args):
             yield node, "leaves out runs that diverged"
     for call in values.syntax.every(ast.Call):
@@ -103,11 +100,9 @@ def _repeated(values: Values) -> Iterator[tuple[ast.AST, str]]:
 def _seeds(values: Values) -> Iterator[tuple[ast.AST, str]]:
     syntax = values.syntax
     use = test_set_use(syntax)
-    seeding = [
-        call for call in syntax.every(ast.Call) if last_name(call.func) in SEEDS and (call.args or call.keywords)
-    ]
+    seeding = [call for call in calls_in(syntax.every(ast.Call), SEEDS) if call.args or call.keywords]
     for call in seeding:
-        if any(isinstance(part, ast.Call) and last_name(part.func) in CLOCKS for part in values.near(call)):
+        if calls_in(values.near(call), CLOCKS):
             yield call, "takes the seed from the clock, so the run cannot be repeated"
     fields = [part for part in syntax.every(ast.AnnAssign) if label(part.target) == "seed"]
     if not any(mentions(part, "seed") for call in seeding for part in call.args):

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from fa_lint.base import Hit, LintRule, RuleCard
-from fa_lint.rules._values import Values, values_of
+from fa_lint.rules._values import Values, calls_in, values_of
 from fa_lint.syntax import FUNCTIONS, Syntax, argument, open_ended
 
 HALF = ("torch.float16", "torch.half", "torch.HalfTensor", "torch.cuda.HalfTensor")
@@ -22,6 +22,7 @@ CONSTANTS = (
     "torch.nn.buffer.Buffer",
     "torch.finfo",
 )
+SCALES = ("scale", "scale_loss")  # methods of scalers and of apex
 NO_GRADIENT = ("torch.no_grad", "torch.inference_mode", "torch.autograd.grad_mode.no_grad")
 
 
@@ -119,7 +120,7 @@ def _without_gradient(syntax: Syntax, node: ast.AST) -> bool:
 
 def _unscaled_gradient(syntax: Syntax) -> ast.Call | None:
     """Return the first call that computes gradients of an unscaled loss, or None."""
-    scaled = _scaled_names(syntax)
+    values = values_of(syntax)
     gradient_calls = []
     for call, name in syntax.calls():
         if name in GRADIENTS:
@@ -128,32 +129,9 @@ def _unscaled_gradient(syntax: Syntax) -> ast.Call | None:
             source = call.func.value
         else:
             continue
-        if not (isinstance(source, ast.Name) and source.id in scaled) and not _scales(source):
+        if source is None or not calls_in(values.sources(source), SCALES):
             gradient_calls.append(call)
     return min(gradient_calls, key=lambda call: call.lineno, default=None)
-
-
-def _scaled_names(syntax: Syntax) -> set[str]:
-    """Return the variables that contain a scaled loss.
-
-    Examples: `name = scaler.scale(loss)` and `with scale_loss(loss, optimizer) as name`.
-    """
-    names = set()
-    for node in syntax.every(ast.Assign):
-        if _scales(node.value):
-            names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
-    for item in syntax.every(ast.withitem):
-        if _scales(item.context_expr) and isinstance(item.optional_vars, ast.Name):
-            names.add(item.optional_vars.id)
-    return names
-
-
-def _scales(node: ast.AST | None) -> bool:
-    return (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr in ("scale", "scale_loss")
-    )
 
 
 RULE = HalfGradients()

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from fa_lint.base import Hit, LintRule, RuleCard
-from fa_lint.rules._values import Values, values_of
+from fa_lint.rules._values import Values, calls_in, values_of
 from fa_lint.syntax import Syntax, argument, last_name, number, open_ended, text_in
 
 LOSS, GRADIENT, CRITERION = "mean loss", "gradient of a mean loss", "mean-reduced criterion"
@@ -158,14 +158,9 @@ def _mean_reduced(call: ast.Call) -> bool:
 
 def _one_sample(call: ast.Call) -> bool:
     """Return whether an argument is a batch of one sample, such as `x[None]` or `x.unsqueeze(0)`."""
-    for argument_ in call.args:
-        if isinstance(argument_, ast.Call) and getattr(argument_.func, "attr", "") == "unsqueeze":
-            return True
-        if isinstance(argument_, ast.Subscript) and any(
-            isinstance(part, ast.Constant) and part.value is None for part in ast.walk(argument_.slice)
-        ):
-            return True
-    return False
+    indices = [part for index in call.args if isinstance(index, ast.Subscript) for part in ast.walk(index.slice)]
+    adds_axis = any(isinstance(part, ast.Constant) and part.value is None for part in indices)
+    return adds_axis or bool(calls_in(call.args, ("unsqueeze",)))
 
 
 def _parameters(node: ast.AST) -> bool:

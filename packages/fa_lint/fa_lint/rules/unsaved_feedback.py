@@ -10,7 +10,7 @@ from fa_lint.rules._feedback import MEASURES, draws, is_feedback, is_gamma
 from fa_lint.rules._flow import assignments, is_own, saved_names, torch_modules, transient, wrapped
 from fa_lint.rules._selections import printed
 from fa_lint.rules._topic import feedback_factors, on_alignment, on_credit, on_fourier_features
-from fa_lint.rules._values import Values, calls_in, label, values_of
+from fa_lint.rules._values import Values, calls_in, label, operands_of, values_of
 from fa_lint.syntax import Syntax, argument, last_name, number, text_in
 
 FILLS = (
@@ -174,14 +174,10 @@ def filled_with_one(values: Values) -> Iterator[ast.AST]:
         ):
             yield node
         name = last_name(node.func) if isinstance(node, ast.Call) else ""
-        filling = [part for part in _operands_of(node) if number(part) == 1 or _is_ones(part)] if name in FILLS else []
-        if filling and any(map(values.is_cosine, _operands_of(node))):
+        operands = [*operands_of(syntax, node), *(part.value for part in node.keywords)] if name in FILLS else []
+        filling = [part for part in operands if number(part) == 1 or _is_ones(part)]
+        if filling and any(map(values.is_cosine, operands)):
             yield node
-
-
-def _operands_of(call: ast.Call) -> list[ast.expr]:
-    owner = [call.func.value] if isinstance(call.func, ast.Attribute) else []
-    return [*owner, *call.args, *(keyword.value for keyword in call.keywords)]
 
 
 def _is_ones(node: ast.expr) -> bool:
