@@ -108,11 +108,11 @@ def _gamma_defaults(syntax: Syntax) -> Iterator[Hit]:
     """
     results = [part for part in syntax.every(ast.Return) if part.value is not None]
     named = [*printed(syntax), *((getattr(syntax.function_of(part), "name", ""), part.value) for part in results)]
-    for name, value in named if on_alignment(syntax) else ():
-        options = [value.body, value.orelse] if isinstance(value, ast.IfExp) else [value]
-        if any(map(_is_one, options)) and _is_default(syntax, name, value):
-            node = value if isinstance(value, ast.IfExp) else syntax.parents[value]
-            yield Hit(node, f"`{syntax.snippet(node)}` reports perfect alignment if a value is missing")
+    ones = [(name, value) for name, value in named if _is_one(value)]
+    defaults = [value for name, value in ones if _is_default(syntax, name, value)]
+    for value in defaults if defaults and on_alignment(syntax) else ():
+        node = value if isinstance(value, ast.IfExp) else syntax.parents[value]
+        yield Hit(node, f"`{syntax.snippet(node)}` reports perfect alignment if a value is missing")
 
 
 def _is_default(syntax: Syntax, name: str, value: ast.expr) -> bool:
@@ -133,7 +133,9 @@ def _is_default(syntax: Syntax, name: str, value: ast.expr) -> bool:
 
 
 def _is_one(node: ast.AST) -> bool:
-    """Return whether a node is the float 1.0; the integer 1 is excluded because it is usually a count."""
+    """Return whether a value is or may be the float 1.0; the integer 1 is excluded because it is usually a count."""
+    if isinstance(node, ast.IfExp):
+        return _is_one(node.body) or _is_one(node.orelse)
     return isinstance(node, ast.Constant) and type(node.value) is float and node.value == 1.0
 
 
