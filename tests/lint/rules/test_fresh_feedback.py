@@ -6,7 +6,7 @@ import pytest
 
 from tests.lint.samples import FRESH_FEEDBACK, codes
 
-HEAD = "import torch\nimport torch.nn.functional as F\n"
+HEAD = "import numpy as np\nimport torch\nimport torch.nn.functional as F\n"
 GRADIENT = "    g = torch.autograd.grad(loss, h)[0]\n"
 COSINE = "F.cosine_similarity({}, g, dim=1, eps=1e-30)"
 
@@ -23,6 +23,7 @@ def function(*lines: str, head: str = "def measured(e, loss, h, layer):") -> str
         ["q = torch.rand(10, 64)", "q = q / 8", "return " + COSINE.format("e.matmul(q)")],
         ["q = torch.empty(10, 64)", "torch.nn.init.xavier_uniform_(q)", "return " + COSINE.format("F.linear(e, q)")],
         ["q = torch.empty(10, 64).normal_()", "c = e @ q", "return " + COSINE.format("c")],
+        ["q = torch.from_numpy(np.random.randn(10, 64))", "return " + COSINE.format("e @ q")],
         ["q = torch.randn(10, 64)", "c = e @ q", "return (c * g).sum() / (c.norm() * g.norm())"],
     ],
 )

@@ -31,18 +31,8 @@ TRAIN = re.compile(
 VALIDATION = re.compile(
     r"(\w+_)?(val|valid|validation)(_?(data|ds|dl|set|loaders?|dataset|dataloaders?|x|y))?|eval_set", re.I
 )
-PARTS = (
-    "random_split",
-    "Subset",
-    "train_test_split",
-    "split",
-    "chunk",
-    "select",
-    "take",
-    "skip",
-    "permutation",
-    "sample",
-)
+SPLITTING = ("random_split", "Subset", "train_test_split", "split", "chunk")
+PARTS = (*SPLITTING, "select", "take", "skip", "permutation", "sample")
 COUNTS = ("len", "range", "print", "isinstance", "id", "type")
 UPDATES = ("step", "fit", "partial_fit", "sub_", "add_", "apply_gradients")
 RATES = ("lr", "eta", "learning_rate", "step_size", "rate")

@@ -18,23 +18,8 @@ from fa_lint.syntax import FUNCTIONS, Syntax, last_name, text_in
 
 ADDS = ("append", "extend", "insert", "add", "appendleft")
 NO_VALUE = (ast.Compare, ast.Lambda, ast.JoinedStr, ast.Constant, ast.Dict)
-PASSES = (
-    "abs",
-    "enumerate",
-    "filter",
-    "float",
-    "list",
-    "map",
-    "max",
-    "min",
-    "reversed",
-    "round",
-    "set",
-    "sorted",
-    "sum",
-    "tuple",
-    "zip",
-)
+OF_NUMBERS = ("abs", "float", "max", "min", "round", "sum")
+PASSES = (*OF_NUMBERS, "enumerate", "filter", "list", "map", "reversed", "set", "sorted", "tuple", "zip")
 SAVED = ("saved_tensors", "saved_variables")  # attributes of the autograd context
 RESULTS = {"acc", "accs", "accuracy", "accuracies"}
 SPLITS = ("test", "val", "valid", "validation", "top1")

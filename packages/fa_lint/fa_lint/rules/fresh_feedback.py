@@ -38,7 +38,7 @@ class FreshFeedback(LintRule):
         "method, also for a network that is aligned with its feedback",
         fix="measure with the matrix that the training used: save it as a buffer of the model, or draw it again from the "
         "recorded seed",
-        cannot_see="a matrix that another function draws; random numbers of numpy; a gradient that another function computes",
+        cannot_see="a matrix that another function draws; a gradient that another function computes",
     )
     clues = (
         ("torch",),
