@@ -229,7 +229,7 @@ def _same_weight(syntax: Syntax, function: CustomFunction, multiplication: Multi
 
 
 def _sources(values: Values, nodes: list[ast.expr]) -> set[str]:
-    """Return the variables and attributes from which expressions are computed, but no owners of attributes."""
+    """Return the variables and attributes from which expressions are computed, without their owners."""
     parts = [part for node in nodes for part in values.sources(node) if isinstance(part, (ast.Name, ast.Attribute))]
     parents = values.syntax.parents
     owners = {

@@ -100,7 +100,7 @@ class Origins:
         return sorted(found, key=lambda product: (product.node.lineno, product.node.col_offset))
 
     def _trace(self, nodes: tuple[ast.AST, ...]) -> tuple[Names, set[ast.AST]]:
-        """Return the names on which expressions depend, and all parts whose numbers are used and not only their signs."""
+        """Return the names on which expressions depend, and all parts of which more than the sign is used."""
         waiting, found, names = [(node, "", False) for node in nodes], set(), set()
         while waiting:
             step = waiting.pop()
@@ -177,7 +177,7 @@ class Origins:
 
 
 def alternatives(values: Values, node: ast.expr) -> Iterator[ast.expr]:
-    """Yield each expression that a variable or a conditional expression may stand for, or the expression itself."""
+    """Yield each possible value of a variable or conditional expression, or the expression itself."""
     waiting, found = [node], set()
     while waiting:
         part = waiting.pop()

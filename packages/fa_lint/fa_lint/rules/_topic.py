@@ -1,4 +1,4 @@
-"""Search for source code about feedback alignment or a similar method, and for the matrices that start its backward passes."""
+"""Search for source code about feedback alignment or a similar method."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def _alignments(syntax: Syntax) -> Iterator[Hit]:
 
 
 def _owners(values: Values, node: ast.expr) -> list[str]:
-    """Return the tensors and models whose `.grad` a vector contains; empty names for `torch.autograd.grad`."""
+    """Return the objects whose `.grad` a vector contains; empty names for `torch.autograd.grad`."""
     reads = [part for part in values.dependencies(node) if isinstance(part, ast.Attribute) and part.attr == "grad"]
     return ["" if values.syntax.resolve(part) else ast.unparse(part.value) for part in reads]
 

@@ -81,7 +81,7 @@ def _cast(syntax: Syntax, call: ast.Call, name: str) -> str:
 
 
 def _is_constant(values: Values, node: ast.expr) -> bool:
-    """Return whether an expression is computed only from numbers, tensors of a number and limits of data types."""
+    """Return whether a value comes only from numbers, tensors of a number and limits of data types."""
     return all(_is_fixed(values, part) for part in values.sources(node))
 
 

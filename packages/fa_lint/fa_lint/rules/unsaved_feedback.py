@@ -77,7 +77,7 @@ def _plain_attributes(syntax: Syntax, owner: ast.ClassDef, saved: set[str]) -> I
 
 
 def _attributes(owner: ast.ClassDef) -> dict[str, list[tuple[ast.expr, ast.expr]]]:
-    """Return the targets and values of `self.NAME`, `self.NAME[…]` and class attributes NAME, for each name."""
+    """Return the targets and values of attributes of a class, for each name of an attribute."""
     found: dict[str, list[tuple[ast.expr, ast.expr]]] = {}
     in_body = [target for node in owner.body for target, _ in assignments(node)]
     for target, value in (pair for node in ast.walk(owner) for pair in assignments(node)):
@@ -90,7 +90,7 @@ def _attributes(owner: ast.ClassDef) -> dict[str, list[tuple[ast.expr, ast.expr]
 def _random_target(
     values: Values, owner: ast.ClassDef, name: str, pairs: list[tuple[ast.expr, ast.expr]]
 ) -> ast.expr | None:
-    """Return the first target that receives random numbers, or the first one if a call fills or appends them later."""
+    """Return the first target with random numbers, or the first one if a call adds them later."""
     inside = {*ast.walk(owner)}
     later = [value for value in values.keyed.get(name, []) if value in inside]
     for target, value in (*pairs, *((pairs[0][0], value) for value in later)):
@@ -116,7 +116,7 @@ def _gamma_defaults(syntax: Syntax) -> Iterator[Hit]:
 
 
 def _is_default(syntax: Syntax, name: str, value: ast.expr) -> bool:
-    """Return whether a number is the value of Γ, or the result of a measurement, only if another value is missing."""
+    """Return whether a number is Γ, or the result of a measurement, only if a value is missing."""
     parent = syntax.parents[value]
     if isinstance(value, ast.IfExp):
         return is_gamma(name) and _asks_for_feedback(value.test)
@@ -133,7 +133,7 @@ def _is_default(syntax: Syntax, name: str, value: ast.expr) -> bool:
 
 
 def _is_one(node: ast.AST) -> bool:
-    """Return whether a value is or may be the float 1.0; the integer 1 is excluded because it is usually a count."""
+    """Return whether a value may be the float 1.0; the integer 1 is excluded, as it is usually a count."""
     if isinstance(node, ast.IfExp):
         return _is_one(node.body) or _is_one(node.orelse)
     return isinstance(node, ast.Constant) and type(node.value) is float and node.value == 1.0
