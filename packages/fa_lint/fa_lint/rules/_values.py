@@ -156,8 +156,6 @@ class Values:
             self._bind(target, value, node)
         if isinstance(node, (ast.For, ast.comprehension)):
             self._bind(node.target, node.iter, node if isinstance(node, ast.For) else None)
-        if isinstance(node, ast.withitem) and node.optional_vars is not None:
-            self._bind(node.optional_vars, node.context_expr)
         if isinstance(node, ast.Dict):
             for key, value in zip(node.keys, node.values, strict=True):
                 self.keyed.setdefault(getattr(key, "value", ""), []).append(value)

@@ -6,8 +6,9 @@ import ast
 from collections.abc import Iterator
 
 from fa_lint.base import Hit, LintRule, RuleCard
+from fa_lint.rules._flow import assignments
 from fa_lint.rules._values import Values, calls_in, values_of
-from fa_lint.syntax import FUNCTIONS, Syntax, argument, open_ended
+from fa_lint.syntax import FUNCTIONS, Syntax, argument, last_name, open_ended
 
 HALF = ("torch.float16", "torch.half", "torch.HalfTensor", "torch.cuda.HalfTensor")
 AUTOCASTS = ("torch.autocast", "torch.amp.autocast", "torch.amp.autocast_mode.autocast")
@@ -120,7 +121,9 @@ def _without_gradient(syntax: Syntax, node: ast.AST) -> bool:
 
 def _unscaled_gradient(syntax: Syntax) -> ast.Call | None:
     """Return the first call that computes gradients of an unscaled loss, or None."""
-    values = values_of(syntax)
+    pairs = [pair for node in syntax.every(ast.Assign) for pair in assignments(node)]
+    pairs += [(item.optional_vars, item.context_expr) for item in syntax.every(ast.withitem) if item.optional_vars]
+    scaled = {last_name(target) for target, value in pairs if calls_in([value], SCALES)} - {""}
     gradient_calls = []
     for call, name in syntax.calls():
         if name in GRADIENTS:
@@ -129,7 +132,7 @@ def _unscaled_gradient(syntax: Syntax) -> ast.Call | None:
             source = call.func.value
         else:
             continue
-        if source is None or not calls_in(values.sources(source), SCALES):
+        if source is None or not (last_name(source) in scaled or calls_in([source], SCALES)):
             gradient_calls.append(call)
     return min(gradient_calls, key=lambda call: call.lineno, default=None)
 
