@@ -169,9 +169,6 @@ class Values:
         filled = filled_in_place(self.syntax, call)
         if filled is not None:
             self._bind(filled, call)
-        elif isinstance(call.func, ast.Attribute) and name.endswith("_"):  # w.copy_(x)
-            for value in call.args:
-                self._bind(_root(call.func.value), value)
         if name == "register_buffer" and len(call.args) > 1:
             self.keyed.setdefault(getattr(call.args[0], "value", ""), []).append(call.args[1])
         for part in call.keywords if name == "dict" else ():
@@ -234,16 +231,6 @@ class Values:
                 return [node.func.value]
             return node.args if self.syntax.resolve(node.func) or last_name(node.func) in PASSES else []
         return list(ast.iter_child_nodes(node))
-
-
-def _root(node: ast.expr) -> ast.expr:
-    """Return the tensor of a view such as `x.view(-1)` or `x[0]`."""
-    while isinstance(node, (ast.Call, ast.Subscript)):
-        inner = node.value if isinstance(node, ast.Subscript) else getattr(node.func, "value", None)
-        if inner is None:
-            break
-        node = inner
-    return node
 
 
 def returned(function: ast.AST) -> list[ast.expr]:
