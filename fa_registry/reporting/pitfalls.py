@@ -559,7 +559,7 @@ QUESTIONS: tuple[tuple[str, str, Question], ...] = (
     ("a cosine clamped at 1e-8, which is too small if a norm is below 1e-8", "FA002", unclamped_cosine),
     ("gradients below 6e-8 that underflow in fp16", "FA003", no_underflow),
     ("Γ no larger than with fresh draws of the feedback", "FA004", own_feedback),
-    ("Γ with only one aggregation, although Γ depends on this choice", "", every_aggregation),
+    ("Γ with only one aggregation, although Γ depends on this choice", "FA016", every_aggregation),
     ("a mean Γ that a single layer dominates", "FA006", no_single_site),
     (
         "a Γ, such as 1.0, although the feedback was not saved or the reference is not the gradient",
@@ -569,7 +569,7 @@ QUESTIONS: tuple[tuple[str, str, Question], ...] = (
     ("per-sample and mean-reduced gradients confused", "FA008", per_sample_gradients),
     ("{} of the eval batch instead of the test set", "FA009", metric_of_test_set),
     ("frozen control of another setting, or a frozen {} stated by hand", "FA010", own_control),
-    ("seeds chosen after the fact or differing between methods", "", same_seeds),
+    ("seeds chosen after the fact or differing between methods", "FA011", same_seeds),
     ("BatchNorm or dropout in training mode while measuring", "FA012", eval_mode),
 )
 

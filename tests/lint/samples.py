@@ -104,6 +104,29 @@ import torch
 FLOOR = 34.2  # accuracy with frozen blocks
 print("gain", accuracy - FLOOR)
 """
+CHOSEN_RUNS = """\
+import numpy as np
+
+def report(runs):  # feedback alignment
+    kept = [run for run in runs if run.accuracy > 0.8]
+    return np.mean([run.accuracy for run in kept])
+"""
+ALTERED_COSINE = """\
+import torch
+
+def angle(credit, gradient):  # feedback alignment
+    c = torch.dot(credit, gradient) / (credit.norm() * gradient.norm())
+    return c.abs()
+"""
+UNEQUAL_REFERENCE = """\
+import torch
+import torch.nn.functional as F
+
+def measured(net, batches):  # feedback alignment
+    x, y = next(batches)
+    p, q = next(batches)
+    return F.cosine_similarity(net.credit(x, y), net.gradient(p, q), dim=0, eps=1e-30)
+"""
 BEST_EPOCH = """\
 from torchvision import datasets
 
@@ -126,9 +149,12 @@ PITFALLS = {
     "FA008": MEAN_REDUCED,
     "FA009": BATCH_ACCURACY,
     "FA010": FROZEN_CONSTANT,
+    "FA011": CHOSEN_RUNS,
     "FA012": TRAINING_MODE,
     "FA013": CUSTOM_BACKWARD,
     "FA014": BEST_EPOCH,
+    "FA015": ALTERED_COSINE,
+    "FA016": UNEQUAL_REFERENCE,
 }
 
 

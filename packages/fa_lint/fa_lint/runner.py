@@ -268,13 +268,7 @@ def sarif(report: LintReport, version: str, program: str = "fa-lint") -> dict[st
     """
     order = {card.code: index for index, card in enumerate(report.cards)}
     run = {
-        "tool": {
-            "driver": {
-                "name": program,
-                "version": version,
-                "rules": [_rule(card) for card in report.cards],
-            }
-        },
+        "tool": {"driver": {"name": program, "version": version, "rules": [_rule(card) for card in report.cards]}},
         "columnKind": "unicodeCodePoints",
         "results": [_result(finding, order[finding.code]) for finding in (*report.findings, *report.silenced)],
     }

@@ -53,7 +53,39 @@ class Syntax:
 
     def every(self, kind: type[Node]) -> Iterator[Node]:
         """Yield all nodes of a node class, in the order of the source code."""
-        return (node for node in self.parents if isinstance(node, kind))
+        return iter(self._kinds.get(kind, ()))
+
+    @cached_property
+    def _kinds(self) -> dict[type, list[ast.AST]]:
+        kinds: dict[type, list[ast.AST]] = {}
+        for node in self.parents:
+            kinds.setdefault(type(node), []).append(node)
+        return kinds
+
+    def parts(self, node: ast.AST) -> list[ast.AST]:
+        """Return a node of the tree and all nodes inside it, in the order of the source code."""
+        start = self._positions.get(node)
+        return list(ast.walk(node)) if start is None else self._order[start : self._ends[node]]
+
+    @cached_property
+    def _order(self) -> list[ast.AST]:
+        order, waiting = [], [self.tree]
+        while waiting:
+            order.append(waiting.pop())
+            waiting += reversed([part for part in ast.iter_child_nodes(order[-1]) if part._fields or part._attributes])
+        return order
+
+    @cached_property
+    def _positions(self) -> dict[ast.AST, int]:
+        return {node: index for index, node in enumerate(self._order)}
+
+    @cached_property
+    def _ends(self) -> dict[ast.AST, int]:
+        """Mapping from each node to the position after its last inner node."""
+        ends = {node: index + 1 for node, index in self._positions.items()}
+        for node in reversed(self._order[1:]):
+            ends[self.parents[node]] = max(ends[self.parents[node]], ends[node])
+        return ends
 
     def calls(self) -> Iterator[tuple[ast.Call, str]]:
         """Yield each call together with the dotted name of the called function.

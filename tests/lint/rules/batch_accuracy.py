@@ -34,3 +34,23 @@ SILENT = [
     body(NEXT, "agree = (model(x).argmax(1) == other(x).argmax(1)).float().mean()"),
     HEAD + "x, y = next(iter(loader))\ndef f(model, x, y):\n    return (model(x).argmax(1) == y).float().mean()\n",
 ]
+
+MEANS = ("for x, y in loader:", "    parts.append((model(x).argmax(1) == y).float().mean())")
+FIRES += [
+    body("parts = []", *MEANS, "return sum(parts) / len(parts)"),
+    body("return DataLoader(MNIST('d', train=False), 64, drop_last=True)"),
+    HEAD + "def predict_dataloader():\n    return DataLoader(d, shuffle=True)\n",
+    body("every = torch.cat([x_train, x_test])", "return every.std()"),
+    body("m = x.mean(0)", "x_tr, x_te = x[:90], x[90:]"),
+    body("x = scaler.fit_transform(x)", "x_train, x_test = train_test_split(x)"),
+    body("train_set = full", "val_set = Subset(full, index)"),
+    body("return dict(train=x, val=x[90:])"),
+]
+SILENT += [
+    body("parts = []", MEANS[0], "    parts.append((model(x).argmax(1) == y).sum())", "return sum(parts) / n"),
+    body("return DataLoader(MNIST('d', train=True), 64, drop_last=True)"),
+    body("m = x_train.mean(0)", "x_train, x_test = x_train - m, x_test - m"),
+    body("x_tr, x_te = x[:90], x[90:]", "m = x_tr.mean(0)"),
+    body("train_set, val_set = Subset(full, first), Subset(full, last)"),
+    body("return dict(train=x[:90], val=x[90:])"),
+]

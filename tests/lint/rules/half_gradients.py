@@ -26,6 +26,7 @@ SILENT = [
     "import torch\nmodel.half()\nclass F(torch.autograd.Function):\n    def backward(ctx, g):\n        return g",
     "import torch\nmodel.half()\nscaler.scale(loss).backward()",
     "import torch\nmodel.half()\nscaled = self.scaler.scale(loss)\nscaled.backward()",
+    "import torch\nmodel.half()\nloss = scaler.scale(loss)\nnet.step(loss)\ndef step(loss):\n    loss.backward()",
     "import torch\nmodel.half()\nwith amp.scale_loss(loss, o) as scaled:\n    scaled.backward()",
     "import torch\nmodel.half()\ntorch.autograd.grad(scaler.scale(loss), h)",
     "import torch\nwith torch.no_grad():\n    y = model.half()(x)" + BACKWARD,

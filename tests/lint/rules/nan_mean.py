@@ -30,3 +30,15 @@ SILENT = [
     loop("net.layers", "np.nanmean(np.array(seeds))"),
     f"{HEAD}def f(net, h):\n    g = torch.autograd.grad(net, h)[0]\n    return F.cosine_similarity(g, h, 1, 0).nanmean()\n",
 ]
+ABOUT = f"{HEAD}# feedback alignment\n"
+PAIRED = "[F.cosine_similarity(a, b, dim=0, eps=1e-30) for a, b in zip(credits, slopes)]"
+FIRES += [
+    f"{HEAD}def f(credits, slopes):\n    per_layer = {PAIRED}\n    return np.nanmean(per_layer)\n",
+    f"{HEAD}def f(credits, slopes):\n    return torch.tensor({PAIRED}).nanmean()\n",
+    f"{ABOUT}def f(path):\n    return np.nanmean(np.load(path)['cosines'], axis=(0, 2))\n",
+]
+SILENT += [
+    f"{HEAD}def f(credits, slopes):\n    return np.mean({PAIRED})\n",
+    f"{ABOUT}def f(path):\n    return np.nanmean(np.load(path)['losses'], axis=(0, 2))\n",
+    f"{HEAD}def f(runs):\n    return np.nanmean([run.cosine for run in runs])\n",
+]

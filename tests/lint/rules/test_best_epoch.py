@@ -168,3 +168,35 @@ def test_a_best_value_that_a_function_of_the_loop_keeps_is_found(source):
 )  # fmt: skip
 def test_a_choice_on_a_validation_set_or_inside_one_call_is_no_finding(source):
     assert codes(source) == []
+
+
+RUNS = "runs = []\nfor rate in (0.1, 0.3):\n    runs.append(train(rate))\n"
+FIT = "def train(rate):\n    optimizer.step()\n    return dict(rate=rate, val=score(net, v), test=score(net, d))\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        (FIT + RUNS + "best = max(runs, key=lambda r: r['test'])\n", ["FA014"]),
+        (FIT + RUNS + "runs.sort(key=lambda r: -r['test'])\nprint(runs[0])\n", ["FA014"]),
+        (FIT + RUNS + "print(sorted(runs, key=lambda r: r['test'])[-1])\n", ["FA014"]),
+        (FIT + RUNS + "best = max(runs, key=lambda r: r['val'])\n", []),
+        (FIT + RUNS + "for r in sorted(runs, key=lambda r: r['test']):\n    print(r)\n", []),  # all runs
+        (STEP + "    r = score(net, d)\n    stale, top = (0, r) if r > top else (stale + 1, top)\n", ["FA014"]),
+        (STEP + "    r = score(net, v)\n    stale, top = (0, r) if r > top else (stale + 1, top)\n", []),
+        (STEP + "    m = score(net, d)\n    if m['acc'] > best['acc']:\n        best = {**m, 'net': net}\n", ["FA014"]),
+        (STEP + "    m = score(net, v)\n    if m['acc'] > best['acc']:\n        best = {**m, 'net': net}\n", []),
+        (STEP + "    seen.append(score(net, z))\nprint('test accuracy', max(seen))\n", ["FA014"]),
+        (STEP + "    seen.append(score(net, z))\nprint(f'validation accuracy {max(seen)}')\n", []),
+        ("t.groupby(['method', 'seed'])['test_acc'].max()\n", ["FA014"]),
+        ("t.groupby('method')['test_acc'].max()\n", []),  # the best of several final results
+        ("val_loader = DataLoader(d)\nstopper = EarlyStopping(val_loader)\n", ["FA014"]),
+        ("def val_dataloader(self):\n    return DataLoader(self.test_set)\nModelCheckpoint()\n", ["FA014"]),
+        ("val_loader = DataLoader(v)\nstopper = EarlyStopping(val_loader)\n", []),
+        (TEST + "xa, d = [scaled(t) for t in (x_train, x_val)]\n" + STEP + "    r = score(net, d)\n" + CHOICE, []),
+        ("xa, q = [scaled(t) for t in (x_train, x_test)]\n" + STEP + "    r = score(net, q)\n" + CHOICE, ["FA014"]),
+    ],
+)
+def test_choices_by_keys_tables_and_conditions(source, expected):
+    loaders = 'd = DataLoader(MNIST("data", train=False))\nv = DataLoader(Subset(MNIST("data", train=True), part))\n'
+    assert codes(loaders + source) == expected

@@ -6,7 +6,7 @@ import pytest
 
 from tests.lint.samples import FRESH_FEEDBACK, codes
 
-HEAD = "import torch\nimport torch.nn.functional as F\n"
+HEAD = "import numpy as np\nimport torch\nimport torch.nn.functional as F\n"
 GRADIENT = "    g = torch.autograd.grad(loss, h)[0]\n"
 COSINE = "F.cosine_similarity({}, g, dim=1, eps=1e-30)"
 
@@ -23,6 +23,7 @@ def function(*lines: str, head: str = "def measured(e, loss, h, layer):") -> str
         ["q = torch.rand(10, 64)", "q = q / 8", "return " + COSINE.format("e.matmul(q)")],
         ["q = torch.empty(10, 64)", "torch.nn.init.xavier_uniform_(q)", "return " + COSINE.format("F.linear(e, q)")],
         ["q = torch.empty(10, 64).normal_()", "c = e @ q", "return " + COSINE.format("c")],
+        ["q = torch.from_numpy(np.random.randn(10, 64))", "return " + COSINE.format("e @ q")],
         ["q = torch.randn(10, 64)", "c = e @ q", "return (c * g).sum() / (c.norm() * g.norm())"],
     ],
 )
@@ -87,3 +88,29 @@ def run(x, y, w):
         print({COSINE.format("c")})
 """
     assert codes(text) == [] and codes(FRESH_FEEDBACK) == ["FA004"]
+
+
+AGAIN = "def matrices():\n    return [torch.randn(10, 64) for _ in range(2)]\n"
+STEP = "    for x, y in data:\n        {draw}\n        w -= 0.1 * x.T @ (net(x, y) @ {matrix})\n"
+
+
+def test_feedback_that_a_function_draws_again_for_a_measurement_is_found():
+    measure = f"def angles(paths, e, g):\n    c = e @ paths[0]\n    return {COSINE.format('c')}\n"
+    run = "def run(e, g):\n    fixed = matrices()\n    train(fixed)\n    return angles({given}, e, g)\n"
+    text = f"{HEAD}# feedback alignment\n{AGAIN}{measure}{run}"
+    assert codes(text.format(given="matrices()")) == ["FA004"]
+    assert codes(text.format(given="fixed")) == []
+
+
+@pytest.mark.parametrize(
+    ("draw", "matrix", "expected"),
+    [
+        ("paths = torch.randn(10, 64)", "paths", ["FA004"]),
+        ("q = torch.empty(10, 64).normal_() / 8", "q", ["FA004"]),
+        ("x = x + torch.randn(32, 8)", "fixed", []),  # noise on the input
+        ("q = torch.randn(10, 64, generator=seeded)", "q", []),
+    ],
+)
+def test_feedback_that_each_step_of_the_training_draws_is_found(draw, matrix, expected):
+    head = "import torch\n# feedback alignment\ntorch.manual_seed(1)\ndef run(w, net, data, fixed, seeded):\n"
+    assert codes(head + STEP.format(draw=draw, matrix=matrix)) == expected

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.lint.rules import (
+    altered_cosine,
     batch_accuracy,
+    chosen_runs,
     clamped_cosine,
     frozen_constant,
     half_gradients,
@@ -13,6 +15,7 @@ from tests.lint.rules import (
     nan_mean,
     negative_norm,
     training_mode,
+    unequal_reference,
     unsaved_feedback,
 )
 from tests.lint.samples import codes
@@ -26,7 +29,10 @@ SAMPLES = {
     "FA008": mean_reduced,
     "FA009": batch_accuracy,
     "FA010": frozen_constant,
+    "FA011": chosen_runs,
     "FA012": training_mode,
+    "FA015": altered_cosine,
+    "FA016": unequal_reference,
 }
 
 

@@ -82,3 +82,23 @@ SILENT += [
     "from sklearn.svm import SVC\nparams.get('gamma', 1.0)\nfit.get('B', 0.0)",
     "human_feedback = ask()\nconfig.get('gamma', 1.0)",
 ]
+DIVIDED = ABOUT + "def f(a, b):\n    angle = torch.sum(a * b, 1) / (a.norm(dim=1) * b.norm(dim=1))\n"
+FIRES += [
+    DIVIDED + "    angle[angle.isnan()] = 1.\n    return angle",
+    DIVIDED + "    dead = a.norm(dim=1) == 0\n    angle[dead] = 1\n    return angle",
+    DIVIDED + "    return torch.nan_to_num(angle, nan=1.0)",
+    DIVIDED + "    return torch.where(angle.isfinite(), angle, torch.ones_like(angle))",
+    DIVIDED + "    return angle.masked_fill(angle.isnan(), 1.0)",
+    DIVIDED + "    return 1.0 if a.norm() == 0 else angle",
+    "import pandas as pd\n# feedback alignment\ntable['cosine'] = table['cosine'].fillna(1)",
+    ABOUT + "def f(alignments, mask):\n    alignments[mask] = 1.0",
+]
+SILENT += [
+    DIVIDED + "    angle[angle.isnan()] = float('nan')\n    return angle",
+    DIVIDED + "    angle[0] = 1.0\n    return angle",  # one site, such as that of the readout
+    DIVIDED + "    return torch.nan_to_num(angle, nan=0.0)",
+    DIVIDED + "    a[a > 1] = 1.0\n    return angle",
+    DIVIDED + "    return angle.masked_fill(angle > 1, 0.5)",
+    ABOUT + "def f(weights, mask):\n    weights[mask] = 1.0",
+    DIVIDED.replace(ABOUT, "import torch\n") + "    angle[angle.isnan()] = 1.\n    return angle",
+]

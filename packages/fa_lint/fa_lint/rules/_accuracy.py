@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from fa_lint.rules._flow import assignments
+from fa_lint.rules._values import calls_in
 from fa_lint.syntax import Syntax, text_in
 
 LARGEST = ("argmax", "topk")
@@ -55,24 +56,19 @@ def _sets(node: ast.AST, name: str) -> bool:
             return True
     if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple):
         names = [getattr(target, "id", "") for target in node.targets[0].elts]
-        return names[1:2] == [name] and _called(node.value) in (*LARGEST, *LARGEST_OF_TWO)
+        return names[1:2] == [name] and bool(calls_in([node.value], (*LARGEST, *LARGEST_OF_TWO)))
     return False
 
 
 def _takes_largest(node: ast.expr) -> bool:
     """Return whether an expression is `x.argmax(…)`, `x.max(…)[1]` or `x.max(…).indices`."""
     while True:
-        if _called(node) in LARGEST:
+        if calls_in([node], LARGEST):
             return True
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and node.slice.value == 1:
-            return _called(node.value) in LARGEST_OF_TWO
+            return bool(calls_in([node.value], LARGEST_OF_TWO))
         if isinstance(node, ast.Attribute) and node.attr == "indices":
-            return _called(node.value) in LARGEST_OF_TWO
+            return bool(calls_in([node.value], LARGEST_OF_TWO))
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
             return False
         node = node.func.value
-
-
-def _called(node: ast.AST) -> str:
-    function = node.func if isinstance(node, ast.Call) else None
-    return getattr(function, "attr", "") or getattr(function, "id", "")

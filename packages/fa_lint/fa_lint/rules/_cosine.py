@@ -39,7 +39,7 @@ def handwritten(syntax: Syntax) -> Iterator[Hit]:
 def quotients(syntax: Syntax) -> Iterator[ast.BinOp]:
     """Yield each division of a vector product by at least two norms."""
     for node in syntax.every(ast.BinOp):
-        if isinstance(node.op, ast.Div) and _is_product(node.left) and _norms(node.right) > 1:
+        if isinstance(node.op, ast.Div) and is_product(node.left) and _norms(node.right) > 1:
             yield node
 
 
@@ -54,7 +54,7 @@ def compared_vectors(syntax: Syntax) -> Iterator[tuple[ast.expr, tuple[ast.expr,
         if left is not None and right is not None and _measures(syntax, call, name, layers):
             yield call, (left, right)
     for node in quotients(syntax):
-        sides = next(filter(None, map(_factors, ast.walk(node.left))), None)
+        sides = next(filter(None, map(factors, ast.walk(node.left))), None)
         if sides is not None:
             yield node, sides
 
@@ -74,7 +74,7 @@ def _assigned_calls(syntax: Syntax) -> Iterator[tuple[str, ast.Call]]:
             yield from ((last_name(target), node.value) for target in node.targets)
 
 
-def _factors(node: ast.AST) -> tuple[ast.expr, ast.expr] | None:
+def factors(node: ast.AST) -> tuple[ast.expr, ast.expr] | None:
     """Return the two vectors of a product such as `a @ b` or `torch.dot(a, b)`, or None."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.MatMult, ast.Mult)):
         return node.left, node.right
@@ -86,7 +86,7 @@ def _factors(node: ast.AST) -> tuple[ast.expr, ast.expr] | None:
     return (operands[0], operands[1]) if len(operands) == 2 else None
 
 
-def _is_product(node: ast.AST) -> bool:
+def is_product(node: ast.AST) -> bool:
     """Return whether an expression contains `(a * b).sum()`, `a @ b` or a call such as `torch.dot(a, b)`."""
     for part in ast.walk(node):
         if isinstance(part, ast.BinOp) and isinstance(part.op, ast.MatMult):

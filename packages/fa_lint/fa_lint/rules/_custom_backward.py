@@ -7,24 +7,18 @@ pass that does not use the weight therefore returns a feedback signal instead of
 from __future__ import annotations
 
 import ast
+import itertools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from fa_lint.base import Hit
-from fa_lint.rules._feedback import is_feedback, on_alignment
-from fa_lint.rules._provenance import (
-    RANDOM,
-    UNKNOWN,
-    Environment,
-    NameReading,
-    Product,
-    Value,
-    join,
-    merge,
-    observe,
-)
-from fa_lint.syntax import Syntax
+from fa_lint.rules._feedback import is_feedback
+from fa_lint.rules._flow import assignments
+from fa_lint.rules._origins import GRADIENT, RANDOM, SIGN, UNKNOWN, VIEWS, Names, Origins, Product, alternatives
+from fa_lint.rules._topic import on_alignment
+from fa_lint.rules._values import Values, returned, values_of
+from fa_lint.syntax import Syntax, last_name
 
 BASES = (
     "torch.autograd.Function",
@@ -32,11 +26,9 @@ BASES = (
     "torch.autograd.function.InplaceFunction",
     "torch.autograd.function.NestedIOFunction",
 )
-GRADIENT = "<gradient of the output>"
 WEIGHT = re.compile(r"(\w+_)?(weights?|w|wt|kernels?|filters?|theta)\d*(_\w+)?", re.IGNORECASE)
 FEEDBACK_TEXT = ("fa", "dfa", "fb", "feedback", "back", "backward", "bwd", "random", "rand", "asym")
 BACKWARD_WEIGHT = re.compile(r"(weights?|w)_?b", re.IGNORECASE)  # such as W_b, which is used together with W_f
-MOST_ENDS = 8  # most execution paths through a forward pass; more paths are merged
 # Words in the names of variables that contain the weight itself in another layout or precision, such as w_fp8.
 VERSION = re.compile(
     r"t|tr|trans|transposed?|adj|adjoint|h|conj|inv|pinv|(fp|bf|f|int|i|uint|nf)\d+|half|float|lp|hp|q|qs?|quant(ized)?|deq\w*"
@@ -58,9 +50,9 @@ class Multiplication:
     """
 
     source: str
-    weights: Value
+    weights: Names
     named: bool
-    others: frozenset[str]
+    others: Names
 
 
 @dataclass(frozen=True)
@@ -85,13 +77,26 @@ class CustomFunction:
         names = _parameters(self.forward)
         return names if self.setup is not None else names[1:]
 
+    def origins(self, values: Values) -> Origins:
+        """Return the origins of the values in the methods."""
+        given = {(self.forward, name): name for name in self.inputs}
+        contexts = [self.backward, self.setup or self.forward]
+        gradients = [*_parameters(self.backward)[1:], getattr(self.backward.args.vararg, "arg", "")]
+        given |= {(self.backward, name): GRADIENT for name in gradients}
+        given |= {(method, name): UNKNOWN for method in contexts for name in _parameters(method)[:1]}
+        for node in ast.walk(self.setup) if self.setup else ():
+            for target, _ in assignments(node):  # x, weight = inputs
+                names = [last_name(part) for part in getattr(target, "elts", [])]
+                given |= {(self.setup, name): source for name, source in zip(names, self.inputs, strict=False)}
+        return Origins(values, [self.forward, self.backward, *([self.setup] if self.setup else [])], given)
 
-def feedback_functions(syntax: Syntax) -> Iterator[Hit]:
-    """Yield each autograd Function whose backward pass multiplies by a matrix that is not the weight."""
+
+def feedback_functions(syntax: Syntax) -> Iterator[tuple[str, Hit]]:
+    """Yield the name of each Function whose backward pass multiplies by a matrix that is not the weight."""
     for function in _custom_functions(syntax):
         hit = _judge(syntax, function)
         if hit is not None:
-            yield hit
+            yield function.owner.name, hit
 
 
 def _custom_functions(syntax: Syntax) -> Iterator[CustomFunction]:
@@ -120,80 +125,57 @@ def _ancestry(owner: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> list[ast
 
 
 def _judge(syntax: Syntax, function: CustomFunction) -> Hit | None:
-    output, ends = _read_forward(syntax, function)
-    multiplications = list(_multiplications(output, function.inputs))
-    returned = [value for environment in ends for value in _read_backward(syntax, function, environment)]
-    for multiplication in multiplications:
-        position = function.inputs.index(multiplication.source)
-        gradients = [value for value in (_part(result, position) for result in returned) if value is not None]
-        exact = [value for value in gradients if _uses(value, multiplication)]
-        for value in gradients:
-            products = [] if value in exact or UNKNOWN in value.origins else _candidates(value)
+    values = values_of(syntax)
+    origins = function.origins(values)
+    for multiplication in _multiplications(origins, function):
+        gradients = _gradients(values, function.backward, function.inputs.index(multiplication.source))
+        used = {node: origins.names(node) for node in gradients}
+        exact = [node for node, names in used.items() if _uses(names, multiplication)]
+        for node in used:
+            products = [] if node in exact or UNKNOWN in used[node] else _candidates(origins.products(node))
             for product in products:
                 if _is_certain(syntax, function, multiplication, product, bool(exact)):
                     return _hit(syntax, function, multiplication, product)
     return None
 
 
-def _read_forward(syntax: Syntax, function: CustomFunction) -> tuple[Value, list[Environment]]:
-    """Return the output of the forward pass, and the saved values at the end of each execution path."""
-    names = _parameters(function.forward)
-    start = {name: Value(frozenset({name})) for name in function.inputs}
-    reading = NameReading(syntax, context="" if function.setup else (names or [""])[0])
-    reading.run(function.forward.body, dict(start))
-    output, ends = join([Value(), *reading.returns]), reading.ends
-    if function.setup is not None:
-        context, inputs, result = (*_parameters(function.setup), "", "", "")[:3]
-        setup = NameReading(syntax, context=context)
-        setup.run(
-            function.setup.body,
-            {**merge(ends), inputs: _tuple([start[name] for name in function.inputs]), result: output},
-        )
-        ends = setup.ends
-    ends = ends if len(ends) <= MOST_ENDS else [merge(ends)]
-    return output, [{key: value for key, value in end.items() if key.startswith("@") or "." in key} for end in ends]
+def _gradients(values: Values, backward: ast.FunctionDef, position: int) -> Iterator[ast.expr]:
+    """Yield each expression that a backward pass may return at one position."""
+    for result in (result for value in returned(backward) for result in alternatives(values, value)):
+        if isinstance(result, (ast.Tuple, ast.List)):
+            for part in result.elts[position : position + 1]:
+                yield from alternatives(values, part)
+        elif position == 0:
+            yield result
 
 
-def _read_backward(syntax: Syntax, function: CustomFunction, environment: Environment) -> list[Value]:
-    names = _parameters(function.backward)
-    variable = function.backward.args.vararg
-    gradients = [*names[1:], *([variable.arg] if variable else [])]
-    reading = NameReading(syntax, context=(names or [""])[0])
-    reading.run(function.backward.body, {**environment, **dict.fromkeys(gradients, Value(frozenset({GRADIENT})))})
-    return reading.returns
-
-
-def _multiplications(output: Value, inputs: list[str]) -> Iterator[Multiplication]:
+def _multiplications(origins: Origins, function: CustomFunction) -> Iterator[Multiplication]:
     """Yield each input and the weights that multiply this input; if there is no product, yield no weights."""
-    if not output.products:
-        for name in inputs:
-            if name in output.names:
-                yield Multiplication(name, Value(), False, output.names - {name})
-    for product in _in_order(output.products):
-        for left_index, left in enumerate(product.factors):
-            for right_index, right in enumerate(product.factors):
-                by_layer = product.by_layer and left_index == 0
-                if left_index == right_index or left.names & right.names or (product.by_layer and not by_layer):
-                    continue
-                weights = Value(*(frozenset(filter(_is_weight, names)) for names in (right.names, right.signs)))
-                weights = weights if weights.origins else Value(right.names, right.signs)
-                is_named = by_layer or any(map(_is_weight, weights.origins))
-                if not weights.origins:
-                    continue
-                for name in sorted(left.names & set(inputs)):
-                    if by_layer or not _is_weight(name):
-                        yield Multiplication(name, weights, is_named, output.names - {name})
+    results = returned(function.forward)
+    output, products = origins.names(*results), origins.products(*results)
+    for name in function.inputs if not products else ():
+        if name in output:
+            yield Multiplication(name, frozenset(), False, output - {name})
+    for product in products:
+        for left, right in itertools.permutations(product.factors, 2):
+            by_layer = product.by_layer and left is product.factors[0]
+            if left & right or not right or (product.by_layer and not by_layer):
+                continue
+            weights = frozenset(filter(_is_weight, right))
+            for name in sorted(left & set(function.inputs)):
+                if by_layer or not _is_weight(name):
+                    yield Multiplication(name, weights or right, by_layer or bool(weights), output - {name})
 
 
-def _uses(value: Value, multiplication: Multiplication) -> bool:
+def _uses(names: Names, multiplication: Multiplication) -> bool:
     """Return whether a gradient depends on the weights of the forward pass.
 
     If the forward pass uses only the signs of the weights, a gradient that depends on these signs is enough.
     """
-    used_names = value.names | (value.signs if multiplication.weights.signs else frozenset())
-    return any(
-        _same(name, weight) for name in used_names for weight in multiplication.weights.origins or multiplication.others
-    )
+    weights = multiplication.weights or multiplication.others
+    if any(weight.startswith(SIGN) for weight in weights):
+        names = frozenset(name.removeprefix(SIGN) for name in names)
+    return any(_same(name, weight.removeprefix(SIGN)) for name in names for weight in weights)
 
 
 def _same(name: str, other: str) -> bool:
@@ -201,20 +183,9 @@ def _same(name: str, other: str) -> bool:
     return name == other or name.startswith(f"{other}.") or other.startswith(f"{name}.")
 
 
-def _candidates(value: Value) -> list[Product]:
+def _candidates(products: list[Product]) -> list[Product]:
     """Return the products with the gradient of the output as a factor, or all if there is no such product."""
-    products = _in_order(value.products)
-    return [
-        product for product in products if any(GRADIENT in factor.origins for factor in product.factors)
-    ] or products
-
-
-def _in_order(products: Iterable[Product]) -> list[Product]:
-    """Sort products by their position in the source code, which makes the first finding reproducible."""
-    return sorted(
-        products,
-        key=lambda one: (one.node.lineno, one.node.col_offset, [sorted(factor.origins) for factor in one.factors]),
-    )
+    return [product for product in products if any(GRADIENT in factor for factor in product.factors)] or products
 
 
 def _is_certain(
@@ -225,59 +196,51 @@ def _is_certain(
     Args:
         mixed: Whether another branch of the backward pass uses the weight.
     """
-    origins = _replacement(product)
-    signs = frozenset().union(*(factor.signs for factor in product.factors))
+    origins, weights = _replacement(product), multiplication.weights
     if any(map(names_feedback, origins)):
         return not _same_weight(syntax, function, multiplication, origins)
-    if not multiplication.weights.origins:
-        return False  # the source code does not show how the forward pass is computed
-    if RANDOM in origins or any(_same(name, weight) for name in signs for weight in multiplication.weights.names):
-        return True
+    signs = [name.removeprefix(SIGN) for name in origins if name.startswith(SIGN)]
+    if RANDOM in origins or any(_same(name, weight) for name in signs for weight in weights):
+        return bool(weights)  # without weights, the source code does not show how the forward pass is computed
     if mixed or not (multiplication.named or on_alignment(syntax)):
         return False
-    if not origins:
-        return True  # a constant matrix
-    other_origins = origins - {multiplication.source}
-    if (
-        not other_origins
-        or not other_origins <= set(function.inputs)
-        or any(map(_is_version, other_origins | multiplication.weights.origins))
-    ):
+    others = origins - {multiplication.source}
+    if not weights or not others or not others <= {*function.inputs} or any(map(_is_version, others | weights)):
         return False
-    return not any(map(_is_weight, other_origins)) and not _same_weight(syntax, function, multiplication, origins)
+    return not any(map(_is_weight, others)) and not _same_weight(syntax, function, multiplication, origins)
 
 
-def _replacement(product: Product) -> frozenset[str]:
+def _replacement(product: Product) -> Names:
     """Return the names on which the factors of a product depend, without the gradient of the output."""
-    factors = [factor for factor in product.factors if GRADIENT not in factor.origins] or product.factors
-    return frozenset().union(*(factor.origins for factor in factors)) - {GRADIENT}
+    factors = [factor for factor in product.factors if GRADIENT not in factor] or product.factors
+    return frozenset().union(*factors) - {GRADIENT}
 
 
-def _same_weight(
-    syntax: Syntax, function: CustomFunction, multiplication: Multiplication, origins: frozenset[str]
-) -> bool:
+def _same_weight(syntax: Syntax, function: CustomFunction, multiplication: Multiplication, origins: Names) -> bool:
     """Return whether the weight and its replacement are the same tensor in every call of `apply`."""
-    inputs = function.inputs
-    positions = [inputs.index(name) for name in sorted(origins) if name in inputs]
-    weight_positions = [inputs.index(name) for name in sorted(multiplication.weights.origins) if name in inputs]
-    calls = [call for call in syntax.every(ast.Call) if _applies(syntax, call, function.owner.name)]
-    calls = [call for call in calls if len(call.args) > max([*positions, *weight_positions], default=-1)]
-    if not calls or not positions or not weight_positions:
-        return False
-    values = observe(syntax, [call.args[position] for call in calls for position in {*positions, *weight_positions}])
-    return all(
-        any(
-            _same(name, weight)
-            for position in positions
-            for name in values[call.args[position]].names
-            for weight_position in weight_positions
-            for weight in values[call.args[weight_position]].names
-        )
-        for call in calls
-    )
+    values, inputs = values_of(syntax), function.inputs
+    positions = [
+        [inputs.index(name) for name in sorted(names) if name in inputs] for names in (origins, multiplication.weights)
+    ]
+    calls = [call for call in syntax.every(ast.Call) if applies(syntax, call, function.owner.name)]
+    calls = [call for call in calls if len(call.args) > max(itertools.chain(*positions), default=-1)]
+    passed = [[_sources(values, [call.args[one] for one in part]) for part in positions] for call in calls]
+    return bool(calls) and all(replacement & weight for replacement, weight in passed)
 
 
-def _applies(syntax: Syntax, call: ast.Call, owner: str) -> bool:
+def _sources(values: Values, nodes: list[ast.expr]) -> set[str]:
+    """Return the variables and attributes from which expressions are computed, without their owners."""
+    parts = [part for node in nodes for part in values.sources(node) if isinstance(part, (ast.Name, ast.Attribute))]
+    parents = values.syntax.parents
+    owners = {
+        part.value
+        for part in parts
+        if isinstance(part, ast.Attribute) and getattr(parents[part], "func", None) is not part
+    }
+    return {ast.unparse(part) for part in parts if part not in owners or last_name(parents[part]) in VIEWS}
+
+
+def applies(syntax: Syntax, call: ast.Call, owner: str) -> bool:
     """Return whether a call is `Owner.apply(…)`, or calls a variable that is set to `Owner.apply`."""
     callee = call.func
     if isinstance(callee, ast.Name):
@@ -291,7 +254,7 @@ def _sets(node: ast.Assign, name: str) -> bool:
 
 
 def _hit(syntax: Syntax, function: CustomFunction, multiplication: Multiplication, product: Product) -> Hit:
-    weights = " and ".join(f"`{name}`" for name in sorted(multiplication.weights.origins))
+    weights = " and ".join(f"`{name}`" for name in sorted(multiplication.weights))
     expected = (
         f"a product with {weights}, as in the forward pass" if weights else "the values that the forward pass uses"
     )
@@ -299,18 +262,15 @@ def _hit(syntax: Syntax, function: CustomFunction, multiplication: Multiplicatio
     return Hit(
         product.node,
         f"`{syntax.snippet(product.node)}` in {method} is not the gradient: for `{multiplication.source}` expected {expected}, "
-        f"found {_described(product)}",
+        f"found {' and '.join(map(_described, sorted(_replacement(product))))}",
     )
 
 
-def _described(product: Product) -> str:
-    """Return a description of the factors that replace the weight."""
-    factors = [factor for factor in product.factors if GRADIENT not in factor.origins] or product.factors
-    signs = frozenset().union(*(factor.signs for factor in factors)) - {GRADIENT}
-    names = [f"`{name}`" for name in sorted(_replacement(product) - signs - {RANDOM})]
-    random = ["fresh random numbers"] if RANDOM in _replacement(product) else []
-    described = [*names, *random, *(f"only the sign of `{name}`" for name in sorted(signs))]
-    return " and ".join(described) or "a constant"
+def _described(name: str) -> str:
+    """Return a description of a value that replaces the weight."""
+    if name == RANDOM:
+        return "fresh random numbers"
+    return f"only the sign of `{name.removeprefix(SIGN)}`" if name.startswith(SIGN) else f"`{name}`"
 
 
 def _is_weight(name: str) -> bool:
@@ -339,17 +299,5 @@ def _last(name: str) -> str:
     return name.rpartition(".")[2]
 
 
-def _part(result: Value, position: int) -> Value | None:
-    """Return the gradient that a backward pass returns at one position, or None if there is none."""
-    if result.parts is None:
-        return result if position == 0 else None
-    return result.parts[position] if position < len(result.parts) else None
-
-
 def _parameters(function: ast.FunctionDef) -> list[str]:
     return [argument.arg for argument in [*function.args.posonlyargs, *function.args.args]]
-
-
-def _tuple(values: list[Value]) -> Value:
-    joined = join([Value(), *values])
-    return Value(joined.names, joined.signs, joined.products, tuple(values))

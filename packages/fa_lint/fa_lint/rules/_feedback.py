@@ -1,130 +1,13 @@
-"""Search for feedback matrices, for calls that draw random numbers, and for default values of Γ.
-
-Pitfall 7 includes the default Γ = 1.0 for missing feedback.
-"""
+"""Search for feedback matrices, and for calls that draw random numbers."""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
 
-from fa_lint.base import Hit
-from fa_lint.rules._flow import assignments
-from fa_lint.syntax import Syntax, argument, number, text_in
+from fa_lint.syntax import Syntax
 
 MEASURES = ("gamma", "alignment", "align", "cosine", "cos", "cossim", "γ")
-LOOKUPS = ("get", "pop", "setdefault")
-
-
-def gamma_defaults(syntax: Syntax) -> Iterator[Hit]:
-    """Yield each expression that sets Γ to 1.0 if Γ or the feedback is missing.
-
-    Only source code about feedback alignment yields hits, because `gamma` is also a name for a discount factor and for the
-    exponents of the focal loss and of displays.
-    """
-    hits = [*_look_ups(syntax), *_conditions(syntax)]
-    if hits and on_alignment(syntax):
-        yield from hits
-
-
-def _look_ups(syntax: Syntax) -> Iterator[Hit]:
-    for call in syntax.every(ast.Call):
-        if _falls_back(call):
-            yield Hit(call, f"`{syntax.snippet(call)}` reports perfect alignment if Γ is missing")
-
-
-def _conditions(syntax: Syntax) -> Iterator[Hit]:
-    for node in syntax.every(ast.IfExp):
-        falls_to_one = _is_one(node.body) or _is_one(node.orelse)
-        if falls_to_one and _asks_for_feedback(node.test) and _gamma_owner(syntax, node):
-            yield Hit(node, f"`{syntax.snippet(node)}` reports perfect alignment if the feedback is missing")
-    for node in syntax.every(ast.If):
-        for statement in node.body:
-            if _sets_gamma_to_one(syntax, statement) and _asks_for_feedback(node.test):
-                yield Hit(
-                    statement, f"`{syntax.snippet(statement)}` reports perfect alignment if the feedback is missing"
-                )
-            elif _returns_one(syntax, statement) and _asks_for_nothing(node.test):
-                yield Hit(statement, f"`{syntax.snippet(statement)}` reports perfect alignment if a value is missing")
-    for node in syntax.every(ast.ExceptHandler):
-        for statement in node.body:
-            if _returns_one(syntax, statement) or _sets_gamma_to_one(syntax, statement):
-                yield Hit(
-                    statement, f"`{syntax.snippet(statement)}` reports perfect alignment if the computation fails"
-                )
-
-
-def _falls_back(call: ast.Call) -> bool:
-    """Return whether a call is like `record.get("gamma", 1.0)` or `getattr(record, "gamma", 1.0)`."""
-    if isinstance(call.func, ast.Attribute) and call.func.attr in LOOKUPS:
-        key, default = argument(call, 0, "key"), argument(call, 1, "default")
-    elif isinstance(call.func, ast.Name) and call.func.id == "getattr":
-        key, default = argument(call, 1), argument(call, 2)
-    else:
-        return False
-    return isinstance(key, ast.Constant) and isinstance(key.value, str) and is_gamma(key.value) and _is_one(default)
-
-
-def _is_one(node: ast.AST | None) -> bool:
-    """Return whether a node is the float 1.0; the integer 1 is excluded because it is usually a count."""
-    return isinstance(node, ast.Constant) and type(node.value) is float and node.value == 1.0
-
-
-def _asks_for_feedback(test: ast.expr) -> bool:
-    """Return whether a condition is like `feedback is None`, `not feedback` or `"feedback" not in state`."""
-    is_presence_test = isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.Is, ast.IsNot, ast.In, ast.NotIn))
-    is_presence_test = (
-        is_presence_test
-        or (isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not))
-        or isinstance(test, ast.Name)
-    )
-    return is_presence_test and names_feedback(test)
-
-
-def _asks_for_nothing(test: ast.expr) -> bool:
-    """Return whether a condition tests for a missing or zero value, such as `credit is None`."""
-    if isinstance(test, ast.BoolOp):
-        return any(map(_asks_for_nothing, test.values))
-    if isinstance(test, ast.Compare):
-        zero = isinstance(test.ops[0], ast.Eq) and number(test.comparators[0]) == 0
-        return zero or isinstance(test.ops[0], (ast.Is, ast.NotIn))
-    return isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
-
-
-def _returns_one(syntax: Syntax, statement: ast.stmt) -> bool:
-    """Return whether a statement is `return 1.0` in a function with a name such as `cosine`."""
-    name = getattr(syntax.function_of(statement), "name", "")
-    measures = any(word in MEASURES for word in name.lower().split("_"))
-    return isinstance(statement, ast.Return) and _is_one(statement.value) and measures
-
-
-def _gamma_owner(syntax: Syntax, node: ast.AST) -> bool:
-    """Return whether an expression is stored, passed or returned under a name for Γ, such as `gamma`."""
-    parent = syntax.parents[node]
-    if isinstance(parent, ast.Return):
-        return is_gamma(getattr(syntax.function_of(node), "name", ""))
-    if isinstance(parent, ast.keyword):
-        return is_gamma(parent.arg or "")
-    if isinstance(parent, ast.Dict):
-        keys = [key for key, value in zip(parent.keys, parent.values, strict=True) if value is node]
-        return any(isinstance(key, ast.Constant) and is_gamma(str(key.value)) for key in keys)
-    return any(_named_gamma(target) for target, _ in assignments(parent))
-
-
-def _sets_gamma_to_one(syntax: Syntax, statement: ast.stmt) -> bool:
-    if isinstance(statement, ast.Return):
-        return _is_one(statement.value) and is_gamma(getattr(syntax.function_of(statement), "name", ""))
-    return any(_named_gamma(target) and _is_one(value) for target, value in assignments(statement))
-
-
-def _named_gamma(target: ast.expr) -> bool:
-    if isinstance(target, ast.Subscript):
-        target = target.slice if isinstance(target.slice, ast.Constant) else target.value
-    name = getattr(target, "id", "") or getattr(target, "attr", "") or str(getattr(target, "value", ""))
-    return is_gamma(name)
-
-
 FEEDBACK = re.compile(
     r"_*(B\d*|B_?(mat|mats|matrix|matrices|list|\d+|l|fixed|rand|random|T)|Bs|fb(_?\w+)?|\w+_fb|(\w+_)?feed_?backs?(_\w+)?"
     r"|(\w+_)?(backward|bwd)_?(weights?|matrix|matrices|mats?)(_\w+)?|(weights?|w)_(backward|back|bwd|fa|dfa))"
@@ -134,11 +17,6 @@ TORCH = ("randn", "rand", "randint", "normal", "randn_like", "rand_like", "berno
 NUMPY = ("randn", "rand", "normal", "uniform", "standard_normal", "choice", "random")
 IN_PLACE = ("normal_", "uniform_", "bernoulli_", "random_", "cauchy_")
 INITS = ("normal", "uniform", "orthogonal", "sparse", "trunc_normal", "xavier", "kaiming")  # with or without a final _
-# B is also a name for the matrix of random Fourier features, and gamma for a discount: the rest of the code decides.
-ALIGNMENT = re.compile(
-    r"feedback[\s_-]*alignment|\bd?fa_|\bdfa|(random|fixed)[\s_]feedback|(feedback|backward)_?(w|mat|state)", re.I
-)
-FOURIER = re.compile("fourier", re.I)
 
 
 def is_feedback(name: str) -> bool:
@@ -150,89 +28,7 @@ def is_gamma(name: str) -> bool:
     return GAMMA.fullmatch(name) is not None
 
 
-def on_alignment(syntax: Syntax) -> bool:
-    """Return whether source code is about feedback alignment.
-
-    This is the case if the code or a comment mentions feedback alignment, if the code imports torch and uses a variable
-    `feedback`, or if a backward pass starts from a product with a matrix.
-    """
-    if ALIGNMENT.search(syntax.text) or feedback_factors(syntax):
-        return True
-    return "torch" in syntax.names.packages and any(node.id == "feedback" for node in syntax.every(ast.Name))
-
-
-def on_fourier_features(syntax: Syntax) -> bool:
-    """Return whether the random matrices in source code probably belong to random Fourier features."""
-    return FOURIER.search(syntax.text) is not None and not on_alignment(syntax)
-
-
-def names_feedback(node: ast.AST) -> bool:
-    """Return whether an expression contains a usual name for a feedback matrix or a feedback state."""
-    return any(is_feedback(word) for word in text_in(node))
-
-
 PRODUCTS = ("matmul", "mm", "bmm", "einsum", "linear", "mv")
-SHAPES = ("T", "mT", "t", "transpose", "detach", "to", "cuda", "float", "reshape", "view", "flatten", "div", "mul")
-
-
-def feedback_factors(syntax: Syntax) -> set[str]:
-    """Return the names of the matrices whose product with an error starts a backward pass.
-
-    Examples: B in `state.backward(error @ B)`, and `paths` in `for B in self.paths: state.backward(error @ B)`.
-    """
-    names: set[str] = set()
-    for call, name in syntax.calls() if "backward(" in syntax.text else ():
-        is_method = isinstance(call.func, ast.Attribute) and call.func.attr == "backward" and not name
-        start = argument(call, 0, "gradient") if is_method else None
-        if name == "torch.autograd.backward":
-            start = argument(call, 1, "grad_tensors")
-        for product in _sources(syntax, start, set()) if start is not None else ():
-            for factor in _factors(product):
-                sources = list(_sources(syntax, factor, set()))
-                names |= {getattr(one, "attr", "") or getattr(one, "id", "") for one in (factor, *sources)}
-    return names - {""}
-
-
-def _factors(node: ast.expr) -> list[ast.expr]:
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
-        return [_core(node.left), _core(node.right)]
-    function = node.func if isinstance(node, ast.Call) else None
-    last = getattr(function, "attr", "") or getattr(function, "id", "")
-    return [_core(one) for one in node.args] if last in PRODUCTS else []
-
-
-def _core(node: ast.expr) -> ast.expr:
-    """Return an expression without changes of shape, indices and scaling."""
-    while True:
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in SHAPES:
-            node = node.func.value
-        elif isinstance(node, ast.Subscript) or (isinstance(node, ast.Attribute) and node.attr in SHAPES):
-            node = node.value
-        elif isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Div, ast.Mult)):
-            node = node.left
-        else:
-            return node
-
-
-def _sources(syntax: Syntax, node: ast.expr, visited: set[str]) -> Iterator[ast.expr]:
-    """Yield an expression, then the values that its variable can have.
-
-    These are values of assignments in its function, and the iterables of loops.
-    """
-    node = _core(node)
-    yield node
-    if not isinstance(node, ast.Name) or node.id in visited:
-        return
-    for part in ast.walk(syntax.function_of(node)):
-        pairs = list(assignments(part))
-        if isinstance(part, (ast.For, ast.comprehension)):
-            iterated = part.iter.args if isinstance(part.iter, ast.Call) else [part.iter]
-            targets = part.target.elts if isinstance(part.target, ast.Tuple) else [part.target]
-            offset = len(targets) - len(iterated)  # enumerate has one target more than arguments
-            pairs += [*zip(targets[offset:] if offset > 0 else targets, iterated, strict=False)]
-        for target, value in pairs:
-            if isinstance(target, ast.Name) and target.id == node.id:
-                yield from _sources(syntax, value, visited | {node.id})
 
 
 def draws(syntax: Syntax, node: ast.AST) -> bool:

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 from fa_lint.base import Hit, LintRule, RuleCard
 from fa_lint.rules._cosine import compared_vectors
-from fa_lint.rules._custom_backward import feedback_functions, names_feedback
-from fa_lint.rules._provenance import Value, observe
-from fa_lint.syntax import Syntax, text_in
+from fa_lint.rules._custom_backward import applies, feedback_functions, names_feedback
+from fa_lint.rules._values import Values, values_of
+from fa_lint.syntax import Syntax, last_name
 
 # Names of a reference gradient, and of a second model whose backward pass computes the gradient.
 REFERENCE = re.compile(
@@ -36,19 +36,19 @@ class CustomBackward(LintRule):
         "signal, so its cosine with the feedback is 1.0, and norms, gain and fidelity describe the feedback too",
         fix='compute the true gradient from the forward pass with `fa_registry.adapt(model, …, gradient="forward")`, '
         "and compare the feedback with this gradient",
-        cannot_see="a product inside a function that forward or backward calls; a mixture of the weight and the feedback; feedback "
-        "without a matrix product; tensors in a dictionary; a Function, or an alignment with its `.grad`, in another file; "
-        "hooks and detached terms that replace gradients",
+        cannot_see="a product inside a function that forward or backward calls; a matrix that is the weight on some paths; "
+        "feedback without a matrix product; tensors in a dictionary; a Function, or an alignment with its `.grad`, in another "
+        "file; hooks and detached terms that replace gradients",
     )
     clues = (("autograd",), ("Function", "import *"), ("backward", "vjp"))
 
     def hits(self, syntax: Syntax) -> Iterator[Hit]:
         """Yield the Functions first, and then the alignments that use their signal as the gradient."""
-        functions = list(feedback_functions(syntax))
+        functions = dict(feedback_functions(syntax))
         if not functions:
             return
         if not any(map(_asks_for_forward, syntax.every(ast.keyword))):
-            yield from functions
+            yield from (hit for name, hit in functions.items() if not _is_optional(syntax, name))
         yield from _alignments(syntax)
 
 
@@ -56,14 +56,30 @@ def _asks_for_forward(keyword: ast.keyword) -> bool:
     return keyword.arg == "gradient" and isinstance(keyword.value, ast.Constant) and keyword.value.value == "forward"
 
 
+def _is_optional(syntax: Syntax, name: str) -> bool:
+    """Return whether every call of a Function has an alternative that computes the gradient."""
+    calls = [call for call in syntax.every(ast.Call) if applies(syntax, call, name)]
+    return bool(calls) and all(_has_alternative(syntax, call) for call in calls)
+
+
+def _has_alternative(syntax: Syntax, call: ast.Call) -> bool:
+    """Return whether a condition decides about a call, or another `return` ends the function before it."""
+    parents, function = [*syntax.ancestors(call)], syntax.function_of(call)
+    ends = [part for part in ast.walk(function) if isinstance(part, ast.Return) and part not in parents]
+    is_conditional = any(
+        isinstance(part, (ast.If, ast.IfExp)) and syntax.function_of(part) is function for part in parents
+    )
+    return is_conditional or any(part.lineno < call.lineno for part in ends)
+
+
 def _alignments(syntax: Syntax) -> Iterator[Hit]:
     """Yield each cosine between the `.grad` of a model and a vector that is not a gradient."""
-    pairs = list(compared_vectors(syntax))
-    values = observe(syntax, [side for _, sides in pairs for side in sides])
-    for node, sides in pairs:
+    values = values_of(syntax)
+    for node, sides in compared_vectors(syntax):
         for gradient, vector in (sides, sides[::-1]):
-            is_model_gradient = _is_own_gradient(values[gradient])
-            if is_model_gradient and not _is_reference(vector, values[vector]):
+            owners = _owners(values, gradient)
+            is_reference = any(REFERENCE.fullmatch(word) for owner in owners for word in owner.split("."))
+            if owners and not is_reference and not _is_gradient(values, vector):
                 yield Hit(
                     node,
                     f"`{syntax.snippet(node)}` expects a gradient in `{syntax.snippet(gradient)}`, found `.grad` of a model "
@@ -71,21 +87,20 @@ def _alignments(syntax: Syntax) -> Iterator[Hit]:
                 )
 
 
-def _is_own_gradient(value: Value) -> bool:
-    """Return whether a value depends on `.grad` of a model that does not have the name of a reference."""
-    owners = [name.removesuffix(".grad") for name in value.names if name.endswith(".grad")]
-    return bool(owners) and not any(REFERENCE.fullmatch(word) for owner in owners for word in owner.split("."))
+def _owners(values: Values, node: ast.expr) -> list[str]:
+    """Return the objects whose `.grad` a vector contains; empty names for `torch.autograd.grad`."""
+    reads = [part for part in values.dependencies(node) if isinstance(part, ast.Attribute) and part.attr == "grad"]
+    return ["" if values.syntax.resolve(part) else ast.unparse(part.value) for part in reads]
 
 
-def _is_reference(node: ast.expr, value: Value) -> bool:
+def _is_gradient(values: Values, node: ast.expr) -> bool:
     """Return whether a vector is a gradient, according to its computation or its name.
 
     Names such as `fa_grad` mean feedback.
     """
-    if any(name.endswith(".grad") for name in value.names):
-        return True
-    text = {*text_in(node), *(word for name in value.names for word in name.split("."))}
-    return any(REFERENCE.fullmatch(word) for word in text) and not any(map(names_feedback, text))
+    names = {*map(last_name, values.dependencies(node))} - {""}
+    is_named = any(map(REFERENCE.fullmatch, names)) and not any(map(names_feedback, names))
+    return is_named or any(last_name(part) == "grad" for part in values.sources(node)) or bool(_owners(values, node))
 
 
 RULE = CustomBackward()

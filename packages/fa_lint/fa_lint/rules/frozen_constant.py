@@ -8,9 +8,10 @@ from collections.abc import Iterator
 
 from fa_lint.base import Hit, LintRule, RuleCard
 from fa_lint.rules._accuracy import accuracies
-from fa_lint.rules._feedback import on_alignment
 from fa_lint.rules._flow import assignments
-from fa_lint.syntax import FUNCTIONS, Syntax, last_name, number
+from fa_lint.rules._selections import printed
+from fa_lint.rules._topic import on_alignment
+from fa_lint.syntax import Syntax, last_name, number
 
 CONTROL = r"(frozen|freeze|freezed|untrained|readout_only|head_only|random_blocks|random_features)"
 RESULT = r"(acc|accs|accuracy|accuracies|top1|score|baseline|control|result|perf|performance|test|eval|reference|ref)"
@@ -59,7 +60,7 @@ class FrozenConstant(LintRule):
 
     def hits(self, syntax: Syntax) -> Iterator[Hit]:
         """Yield each number that is the result of a frozen control."""
-        for name, value in _named_values(syntax):
+        for name, value in printed(syntax):
             commented = bool(IN_COMMENT.search(syntax.lines[value.lineno - 1])) and _compared(syntax, name)
             result = number(value)
             is_result = (NAMED.fullmatch(name) and "margin" not in name.lower()) or commented  # a margin is a limit
@@ -88,25 +89,6 @@ def _margins(syntax: Syntax) -> Iterator[tuple[ast.BinOp, float]]:
             classes = (1 if result < 1 else 100) / result
             if not NAMED.fullmatch(last_name(node.right)) and abs(classes - round(classes)) > 1e-6:
                 yield node, result
-
-
-def _named_values(syntax: Syntax) -> Iterator[tuple[str, ast.expr]]:
-    """Yield each value with the name of its variable, parameter, argument or dictionary key."""
-    for node in syntax.parents:
-        for target, value in assignments(node):
-            if not isinstance(node, ast.AugAssign):
-                key = target.slice if isinstance(target, ast.Subscript) else None
-                yield str(getattr(key, "value", "")) or last_name(target), value
-        if isinstance(node, ast.keyword):
-            yield node.arg or "", node.value
-        elif isinstance(node, ast.Dict):
-            pairs = zip(node.keys, node.values, strict=True)
-            yield from ((str(key.value), value) for key, value in pairs if isinstance(key, ast.Constant))
-        elif isinstance(node, FUNCTIONS):
-            parameters = [*node.args.posonlyargs, *node.args.args][::-1]
-            pairs = [*zip(parameters, node.args.defaults[::-1], strict=False)]  # defaults belong to the last parameters
-            pairs += zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
-            yield from ((parameter.arg, value) for parameter, value in pairs if value is not None)
 
 
 def _compared(syntax: Syntax, name: str) -> bool:

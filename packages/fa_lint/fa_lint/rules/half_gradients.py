@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from fa_lint.base import Hit, LintRule, RuleCard
 from fa_lint.rules._flow import assignments
-from fa_lint.syntax import FUNCTIONS, Syntax, argument, number, open_ended
+from fa_lint.rules._values import Values, calls_in, values_of
+from fa_lint.syntax import FUNCTIONS, Syntax, argument, last_name, open_ended
 
 HALF = ("torch.float16", "torch.half", "torch.HalfTensor", "torch.cuda.HalfTensor")
 AUTOCASTS = ("torch.autocast", "torch.amp.autocast", "torch.amp.autocast_mode.autocast")
@@ -22,6 +23,7 @@ CONSTANTS = (
     "torch.nn.buffer.Buffer",
     "torch.finfo",
 )
+SCALES = ("scale", "scale_loss")  # methods of scalers and of apex
 NO_GRADIENT = ("torch.no_grad", "torch.inference_mode", "torch.autograd.grad_mode.no_grad")
 
 
@@ -48,12 +50,11 @@ class HalfGradients(LintRule):
     def hits(self, syntax: Syntax) -> Iterator[Hit]:
         """Yield the casts to float16 if the file also computes gradients of an unscaled loss."""
         casts = [(call, action) for call, name in syntax.calls() if (action := _cast(syntax, call, name))]
-        constants = _constant_names(syntax) if casts else set()
         casts = [
             (call, text)
             for call, text in casts
             if not _without_gradient(syntax, call)
-            and not _is_constant(syntax, getattr(call.func, "value", None), constants)
+            and (syntax.resolve(call.func) or not _is_constant(values_of(syntax), call.func.value))
         ]
         gradient_call = _unscaled_gradient(syntax) if casts else None
         if gradient_call is not None:
@@ -72,37 +73,24 @@ def _cast(syntax: Syntax, call: ast.Call, name: str) -> str:
     if method == "half" and not call.args and not call.keywords:
         return "casts to float16"
     values = [*call.args, *(keyword.value for keyword in call.keywords)]
-    if (method in ("to", "type") or name in DEFAULTS) and any(syntax.resolve(value) in HALF for value in values):
+    is_leaf = any(part.arg == "requires_grad" for part in call.keywords)
+    if (method in ("to", "type") or name in DEFAULTS or is_leaf) and any(
+        syntax.resolve(value) in HALF for value in values
+    ):
         return "casts to float16"
     return ""
 
 
-def _constant_names(syntax: Syntax) -> set[str]:
-    """Return the variables and buffers that contain only constants.
-
-    Example: `self.mask` for `self.register_buffer("mask", torch.tensor(-1e4))`.
-    """
-    pairs = [(ast.unparse(target), value) for node in syntax.parents for target, value in assignments(node)]
-    pairs += [
-        (f"{ast.unparse(call.func.value)}.{name.value}", value)
-        for call in syntax.every(ast.Call)
-        if isinstance(call.func, ast.Attribute) and call.func.attr == "register_buffer"
-        if isinstance(name := argument(call, 0, "name"), ast.Constant) and (value := argument(call, 1, "tensor"))
-    ]
-    changing = {name for name, value in pairs if not _is_constant(syntax, value, set())}
-    return {name for name, _ in pairs} - changing
+def _is_constant(values: Values, node: ast.expr) -> bool:
+    """Return whether a value comes only from numbers, tensors of a number and limits of data types."""
+    return all(_is_fixed(values, part) for part in values.sources(node))
 
 
-def _is_constant(syntax: Syntax, node: ast.AST | None, names: set[str]) -> bool:
-    """Return whether a node is a number, a tensor of a number, a limit of a data type, or one of `names`."""
-    if isinstance(node, ast.Call) and syntax.resolve(node.func) in CONSTANTS:
-        position = 1 if syntax.resolve(node.func) == "torch.full" else 0
-        value = argument(node, position, "data", "fill_value")
-        return syntax.resolve(node.func) == "torch.finfo" or _is_constant(syntax, value, names)
-    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Call):
-        return syntax.resolve(node.value.func) == "torch.finfo"
-    is_known_name = isinstance(node, (ast.Name, ast.Attribute)) and ast.unparse(node) in names
-    return number(node) is not None or is_known_name
+def _is_fixed(values: Values, node: ast.AST) -> bool:
+    if isinstance(node, ast.Call):
+        return values.syntax.resolve(node.func) in CONSTANTS
+    is_known = bool(values.operands(node)) or bool(values.syntax.resolve(node))
+    return is_known or not isinstance(node, (ast.Name, ast.Attribute))
 
 
 def _autocast(syntax: Syntax, call: ast.Call, name: str) -> str:
@@ -133,7 +121,9 @@ def _without_gradient(syntax: Syntax, node: ast.AST) -> bool:
 
 def _unscaled_gradient(syntax: Syntax) -> ast.Call | None:
     """Return the first call that computes gradients of an unscaled loss, or None."""
-    scaled = _scaled_names(syntax)
+    pairs = [pair for node in syntax.every(ast.Assign) for pair in assignments(node)]
+    pairs += [(item.optional_vars, item.context_expr) for item in syntax.every(ast.withitem) if item.optional_vars]
+    scaled = {last_name(target) for target, value in pairs if calls_in([value], SCALES)} - {""}
     gradient_calls = []
     for call, name in syntax.calls():
         if name in GRADIENTS:
@@ -142,32 +132,9 @@ def _unscaled_gradient(syntax: Syntax) -> ast.Call | None:
             source = call.func.value
         else:
             continue
-        if not (isinstance(source, ast.Name) and source.id in scaled) and not _scales(source):
+        if source is None or not (last_name(source) in scaled or calls_in([source], SCALES)):
             gradient_calls.append(call)
     return min(gradient_calls, key=lambda call: call.lineno, default=None)
-
-
-def _scaled_names(syntax: Syntax) -> set[str]:
-    """Return the variables that contain a scaled loss.
-
-    Examples: `name = scaler.scale(loss)` and `with scale_loss(loss, optimizer) as name`.
-    """
-    names = set()
-    for node in syntax.every(ast.Assign):
-        if _scales(node.value):
-            names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
-    for item in syntax.every(ast.withitem):
-        if _scales(item.context_expr) and isinstance(item.optional_vars, ast.Name):
-            names.add(item.optional_vars.id)
-    return names
-
-
-def _scales(node: ast.AST | None) -> bool:
-    return (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr in ("scale", "scale_loss")
-    )
 
 
 RULE = HalfGradients()

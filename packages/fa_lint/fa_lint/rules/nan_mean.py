@@ -6,12 +6,13 @@ import ast
 from collections.abc import Iterator
 
 from fa_lint.base import Hit, LintRule, RuleCard
-from fa_lint.rules._cosine import compared_vectors
-from fa_lint.rules._flow import assignments
+from fa_lint.rules._flow import COMPREHENSIONS
+from fa_lint.rules._topic import on_credit
+from fa_lint.rules._values import Values, mentions, values_of
 from fa_lint.syntax import Syntax, argument, last_name, number
 
-MEANS = ("nanmean", "nanmedian", "nansum", "nanquantile")
-LIBRARIES = ("numpy", "torch", "jax.numpy", "bottleneck")
+MEANS = ("nanmean", "nanmedian", "nansum", "nanquantile", "masked_invalid")
+LIBRARIES = ("numpy", "numpy.ma", "torch", "jax.numpy", "bottleneck")
 MEMBERS = ("children", "modules", "named_modules", "named_children", "parameters", "named_parameters")
 CONTAINERS = ("torch.nn.ModuleList", "torch.nn.ModuleDict", "torch.nn.Sequential", "torch.nn.ParameterList")
 NAMES_OF_LAYERS = ("layers", "blocks")
@@ -29,6 +30,7 @@ THROUGH = (
     "sorted",
     "filter",
 )
+LOOPS = (ast.For, ast.AsyncFor, ast.While, *COMPREHENSIONS)
 
 
 class NanMean(LintRule):
@@ -49,20 +51,14 @@ class NanMean(LintRule):
         cannot_see="layers in a variable with another name; a loop that removes NaN by a condition; values that another "
         "file aggregates",
     )
-    clues = (("nanmean", "nanmedian", "nansum", "nanquantile"),)
+    clues = (("nanmean", "nanmedian", "nansum", "nanquantile", "masked_invalid"),)
 
     def hits(self, syntax: Syntax) -> Iterator[Hit]:
         """Yield each mean over a list of one cosine per layer, if the mean leaves out NaN."""
-        cosines = {node for node, _ in compared_vectors(syntax)}
-        layered = _LayerLoops(syntax)
-        filled = set(_filled(syntax, layered, cosines))
+        values = values_of(syntax)
         for call in syntax.every(ast.Call):
-            values = _mean_of(syntax, call)
-            if values is None:
-                continue
-            texts = {ast.unparse(part) for part in ast.walk(values) if isinstance(part, (ast.Name, ast.Attribute))}
-            inline = any(layered.comprehends(part) and _has(part, cosines) for part in ast.walk(values))
-            if inline or texts & filled:
+            mean_of = _mean_of(syntax, call)
+            if mean_of is not None and (_is_over_layers(values, mean_of) or _over_several_axes(values, call, mean_of)):
                 yield Hit(
                     call, f"`{syntax.snippet(call)}` is a mean over layers that leaves out layers whose cosine is NaN"
                 )
@@ -81,91 +77,89 @@ def _mean_of(syntax: Syntax, call: ast.Call) -> ast.expr | None:
         values, axis = call.func.value, argument(call, 0, "dim", "axis")
     else:
         return None
-    is_none = isinstance(axis, ast.Constant) and axis.value is None
-    return values if axis is None or is_none or number(axis) == 0 else None
+    is_all = isinstance(axis, ast.Tuple) or (isinstance(axis, ast.Constant) and axis.value is None)
+    return values if axis is None or is_all or number(axis) == 0 else None
 
 
-def _filled(syntax: Syntax, layered: _LayerLoops, cosines: set[ast.expr]) -> Iterator[str]:
-    """Yield the lists and dictionaries to which a loop over layers adds one cosine per layer."""
-    named = {
-        ast.unparse(target)
-        for node in syntax.parents
-        for target, value in assignments(node)
-        if _has(value, cosines) and isinstance(target, ast.Name)
-    }
-
-    def is_cosine(node: ast.AST) -> bool:
-        return _has(node, cosines) or any(isinstance(part, ast.Name) and part.id in named for part in ast.walk(node))
-
-    for node in syntax.parents:
-        for target, value in assignments(node):
-            if any(layered.comprehends(part) and is_cosine(part) for part in ast.walk(value)):
-                yield ast.unparse(target)
-            elif isinstance(target, ast.Subscript) and is_cosine(value) and layered.contains(node):
-                yield ast.unparse(target.value)
-        is_append = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "append"
-        if is_append and node.args and is_cosine(node.args[0]) and layered.contains(node):
-            yield ast.unparse(node.func.value)
+def _over_several_axes(values: Values, call: ast.Call, mean_of: ast.expr) -> bool:
+    """Return whether a mean is over several axes of cosines, so not only over samples."""
+    axes = [part for part in (*call.args, *(keyword.value for keyword in call.keywords)) if isinstance(part, ast.Tuple)]
+    return bool(axes) and on_credit(values.syntax) and values.is_cosine(mean_of)
 
 
-def _has(node: ast.AST, cosines: set[ast.expr]) -> bool:
-    return any(part in cosines for part in ast.walk(node))
-
-
-class _LayerLoops:
-    """The loops over layers in a file.
-
-    Args:
-        syntax: Syntax tree of the file.
-    """
-
-    def __init__(self, syntax: Syntax):
-        self.syntax = syntax
-        self.names = {
-            ast.unparse(target)
-            for node in syntax.parents
-            for target, value in assignments(node)
-            if self._creates_layers(value)
-        }
-
-    def contains(self, node: ast.AST) -> bool:
-        """Return whether the innermost loop that contains a node is over layers."""
-        loops = (
-            ancestor
-            for ancestor in self.syntax.ancestors(node)
-            if isinstance(ancestor, (ast.For, ast.AsyncFor, ast.While))
+def _is_over_layers(values: Values, node: ast.expr) -> bool:
+    """Return whether the elements of a list or dictionary are one cosine for each layer."""
+    cosines = {cosine for cosine, _ in values.pairs}
+    waiting, found = [node], set()
+    while waiting:
+        part = waiting.pop()
+        found.add(part)
+        parents = values.syntax.ancestors(part)
+        loop = (
+            part if isinstance(part, COMPREHENSIONS) else next((one for one in parents if isinstance(one, LOOPS)), None)
         )
-        loop = next(loops, None)
-        return isinstance(loop, (ast.For, ast.AsyncFor)) and self._is_layers(loop.iter)
-
-    def comprehends(self, node: ast.AST) -> bool:
-        """Return whether a node is a comprehension over layers."""
-        generators = getattr(node, "generators", [])
-        return len(generators) == 1 and self._is_layers(generators[0].iter)
-
-    def _is_layers(self, node: ast.expr) -> bool:
-        if isinstance(node, (ast.Name, ast.Attribute)):
-            return ast.unparse(node) in self.names or last_name(node) in NAMES_OF_LAYERS
-        if isinstance(node, (ast.Subscript, ast.Starred)):
-            return self._is_layers(node.value)
-        if not isinstance(node, ast.Call):
-            return False
-        if self._creates_layers(node):
+        element = getattr(part, "elt", getattr(part, "value", part)) if loop is part else part
+        is_element = loop is part or isinstance(values.syntax.parents.get(part), (ast.Call, ast.Assign))
+        if (
+            loop
+            and is_element
+            and not cosines.isdisjoint(values.near(element))
+            and _is_layer_loop(values, loop, cosines)
+        ):
             return True
-        owner = [node.func.value] if isinstance(node.func, ast.Attribute) else []
-        return last_name(node.func) in THROUGH and any(map(self._is_layers, (*owner, *node.args)))
+        if loop is not part and part not in cosines:
+            operands = [operand for operand in values.operands(part) if operand not in found]
+            waiting += [operand for operand in operands if not _is_nested(values.syntax.parents.get(operand), operand)]
+    return False
 
-    def _creates_layers(self, node: ast.expr) -> bool:
-        if not isinstance(node, ast.Call):
-            return False
-        name = self.syntax.resolve(node.func)
-        if name in ("list", "tuple") or (not name and last_name(node.func) in ("list", "tuple")):
-            return bool(node.args) and self._creates_layers(node.args[0])
-        is_member = isinstance(node.func, ast.Attribute) and not name and node.func.attr in MEMBERS
-        if name == "torch.autograd.grad":
-            inputs = argument(node, 1, "inputs")
-            return not isinstance(inputs, (ast.List, ast.Tuple)) or len(inputs.elts) > 1
-        return is_member or name in CONTAINERS
+
+def _is_nested(parent: ast.AST | None, node: ast.AST) -> bool:
+    """Return whether a variable contains elements of a list, or a list contains lists."""
+    appends = isinstance(parent, ast.Call) and last_name(parent.func) == "append" and isinstance(node, COMPREHENSIONS)
+    return appends or getattr(parent, "iter", None) is node
+
+
+def _is_layer_loop(values: Values, loop: ast.AST, cosines: set[ast.expr]) -> bool:
+    """Return whether a loop is over layers, or pairs the elements of two lists for a cosine."""
+    generators = getattr(loop, "generators", [loop])
+    source = getattr(generators[0], "iter", None)
+    is_zip = isinstance(source, ast.Call) and last_name(source.func) == "zip" and isinstance(loop, COMPREHENSIONS)
+    pairs = is_zip and not cosines.isdisjoint(values.syntax.parts(loop))
+    if isinstance(loop, ast.For) and isinstance(loop.target, ast.Name) and not mentions(loop, "seed"):
+        inside = {*values.syntax.parts(loop)}
+        pairs = any(
+            all(_indexes(side, loop.target.id) for side in sides) for node, sides in values.pairs if node in inside
+        )
+    return len(generators) == 1 and source is not None and (pairs or _is_layers(values, source))
+
+
+def _indexes(node: ast.expr, name: str) -> bool:
+    parts = [part for part in ast.walk(node) if isinstance(part, ast.Subscript)]
+    return any(isinstance(part.slice, ast.Name) and part.slice.id == name for part in parts)
+
+
+def _is_layers(values: Values, node: ast.expr) -> bool:
+    if isinstance(node, (ast.Name, ast.Attribute)):
+        sources = values.of(node) if isinstance(node, ast.Name) else values.keyed.get(node.attr, [])
+        return last_name(node) in NAMES_OF_LAYERS or any(_creates_layers(values, source) for source in sources)
+    if isinstance(node, (ast.Subscript, ast.Starred)):
+        return _is_layers(values, node.value)
+    if not isinstance(node, ast.Call) or _creates_layers(values, node):
+        return isinstance(node, ast.Call)
+    owner = [node.func.value] if isinstance(node.func, ast.Attribute) else []
+    return last_name(node.func) in THROUGH and any(_is_layers(values, part) for part in (*owner, *node.args))
+
+
+def _creates_layers(values: Values, node: ast.expr) -> bool:
+    if not isinstance(node, ast.Call):
+        return False
+    name = values.syntax.resolve(node.func)
+    if last_name(node.func) in ("list", "tuple") and node.args:
+        return _creates_layers(values, node.args[0])
+    if name == "torch.autograd.grad":
+        inputs = argument(node, 1, "inputs")
+        return not isinstance(inputs, (ast.List, ast.Tuple)) or len(inputs.elts) > 1
+    return name in CONTAINERS or (isinstance(node.func, ast.Attribute) and not name and node.func.attr in MEMBERS)
 
 
 RULE = NanMean()

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from fa_lint.base import Hit, LintRule, RuleCard
 from fa_lint.rules._accuracy import accuracies
 from fa_lint.rules._cosine import handwritten
-from fa_lint.rules._feedback import on_alignment
+from fa_lint.rules._topic import on_alignment
 from fa_lint.syntax import Syntax, argument
 
 LAYERS = (
@@ -17,6 +17,7 @@ LAYERS = (
     "torch.nn.SyncBatchNorm",
     "torch.nn.Dropout",
     "torch.nn.AlphaDropout",
+    "torch.nn.Transformer",
 )
 MODELS = "torchvision.models."
 COSINES = ("torch.nn.functional.cosine_similarity", "torch.cosine_similarity", "torch.nn.CosineSimilarity")
@@ -40,12 +41,15 @@ class TrainingMode(LintRule):
         fix="call model.eval() before the measurement and model.train() after it",
         cannot_see="a model that another file creates or sets to eval mode; whether eval() is called before this measurement",
     )
-    clues = (("BatchNorm", "Dropout", "torchvision"), ("argmax", ".max(", "topk", "cosine", "Cosine", "norm("))
+    clues = (
+        ("BatchNorm", "Dropout", "torchvision", "Transformer"),
+        ("argmax", ".max(", "topk", "cosine", "Cosine", "norm("),
+    )
 
     def hits(self, syntax: Syntax) -> Iterator[Hit]:
         """Yield the first measurement, if a layer depends on the mode and the file never sets the mode."""
         layer = next((call for call, name in syntax.calls() if _minds(name)), None)
-        if layer is None or any(_switches(node) for node in syntax.parents):
+        if layer is None or any(map(_switches, syntax.parents)):
             return
         measured = next(_measurements(syntax), None)
         if measured is not None:

@@ -6,16 +6,27 @@ import ast
 from collections.abc import Iterator
 
 from fa_lint.base import Hit, LintRule, RuleCard
-from fa_lint.rules._feedback import (
-    draws,
-    feedback_factors,
-    filled_in_place,
-    gamma_defaults,
-    is_feedback,
-    on_fourier_features,
-)
+from fa_lint.rules._feedback import MEASURES, draws, is_feedback, is_gamma
 from fa_lint.rules._flow import assignments, is_own, saved_names, torch_modules, transient, wrapped
-from fa_lint.syntax import Syntax, argument
+from fa_lint.rules._selections import printed
+from fa_lint.rules._topic import feedback_factors, on_alignment, on_credit, on_fourier_features
+from fa_lint.rules._values import Values, calls_in, label, operands_of, values_of
+from fa_lint.syntax import Syntax, argument, last_name, number, text_in
+
+FILLS = (
+    "fillna",
+    "nan_to_num",
+    "where",
+    "masked_fill",
+    "masked_fill_",
+    "putmask",
+    "copyto",
+    "index_fill",
+    "index_fill_",
+)
+
+LOOKUPS = ("get", "pop", "setdefault", "getattr")
+MOST_FLOOR = 1e-3  # a norm below such a number counts as zero
 
 
 class UnsavedFeedback(LintRule):
@@ -37,10 +48,7 @@ class UnsavedFeedback(LintRule):
         cannot_see="feedback outside of an nn.Module, or with an unusual name and used by another file (not found); feedback "
         "that other code saves or re-initialises from a stored seed (reported nevertheless)",
     )
-    clues = (
-        ("torch", "eedback", "dfa", "DFA"),
-        ("rand", "normal", "uniform", "bernoulli", "init.", "1.0", "1.)"),
-    )
+    clues = (("torch", "eedback", "dfa", "DFA", "numpy"), ("rand", "normal", "uniform", "bernoulli", "init.", "1"))
 
     def hits(self, syntax: Syntax) -> Iterator[Hit]:
         """Yield feedback in plain attributes of modules, and then expressions that set a missing Γ to 1.0."""
@@ -48,69 +56,134 @@ class UnsavedFeedback(LintRule):
             saved = saved_names(syntax, owner)
             if saved is not None and not on_fourier_features(syntax):
                 yield from _plain_attributes(syntax, owner, saved)
-        yield from gamma_defaults(syntax)
+        yield from _gamma_defaults(syntax)
+        for node in filled_with_one(values_of(syntax)) if on_credit(syntax) else ():
+            yield Hit(node, f"`{syntax.snippet(node)}` reports perfect alignment where a cosine is undefined")
 
 
 def _plain_attributes(syntax: Syntax, owner: ast.ClassDef, saved: set[str]) -> Iterator[Hit]:
     """Yield random feedback matrices in attributes that the state dict of the class does not contain."""
     factors = feedback_factors(syntax)
-    random_locals = _drawn_locals(syntax, owner)
-    filled = {filled_target.attr for filled_target in _filled(syntax, owner) if is_own(filled_target)}
-    for target, value in _set(owner):
-        name = _attribute(owner, target)
-        is_random_local = isinstance(value, ast.Name) and (syntax.function_of(target), value.id) in random_locals
-        is_random = draws(syntax, value) or is_random_local or name in filled
-        if name and (is_feedback(name) or name in factors) and name not in saved and is_random and not wrapped(value):
-            yield Hit(
-                target,
-                f"`{syntax.snippet(target)}` of {owner.name} is a plain attribute with random numbers and not in the state dict",
-            )
-    for call in ast.walk(owner):
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
-            yield from _calls(syntax, owner, call, saved, factors)
-
-
-def _calls(syntax: Syntax, owner: ast.ClassDef, call: ast.Call, saved: set[str], factors: set[str]) -> Iterator[Hit]:
-    """Yield calls that store random feedback in a plain list or in a buffer with persistent=False."""
-    target, method = call.func.value, call.func.attr
-    if method == "append" and is_own(target) and target.attr not in saved and call.args:
-        is_fed_back = is_feedback(target.attr) or target.attr in factors
-        if is_fed_back and draws(syntax, call.args[0]) and not wrapped(call.args[0]):
-            yield Hit(
-                call,
-                f"`{syntax.snippet(call)}` of {owner.name} appends a random matrix to a plain list, which is not in the state dict",
-            )
-    elif method == "register_buffer" and transient(call):
-        name = argument(call, 0, "name")
-        if isinstance(name, ast.Constant) and (is_feedback(str(name.value)) or name.value in factors):
+    for name, targets in _attributes(owner).items():
+        if (is_feedback(name) or name in factors) and name not in saved:
+            target = _random_target(values_of(syntax), owner, name, targets)
+            text = f"of {owner.name} is a plain attribute with random numbers and not in the state dict"
+            if target is not None:
+                yield Hit(target, f"`{syntax.snippet(target)}` {text}")
+    for call in calls_in(ast.walk(owner), ("register_buffer",)):
+        name = getattr(argument(call, 0, "name"), "value", None)
+        if transient(call) and isinstance(name, str) and (is_feedback(name) or name in factors):
             yield Hit(call, f"`{syntax.snippet(call)}` of {owner.name} excludes the feedback from the state dict")
 
 
-def _set(owner: ast.ClassDef) -> Iterator[tuple[ast.expr, ast.expr]]:
-    for node in ast.walk(owner):
-        yield from assignments(node)
+def _attributes(owner: ast.ClassDef) -> dict[str, list[tuple[ast.expr, ast.expr]]]:
+    """Return the targets and values of attributes of a class, for each name of an attribute."""
+    found: dict[str, list[tuple[ast.expr, ast.expr]]] = {}
+    in_body = [target for node in owner.body for target, _ in assignments(node)]
+    for target, value in (pair for node in ast.walk(owner) for pair in assignments(node)):
+        root = target.value if isinstance(target, ast.Subscript) else target
+        if is_own(root) or (target in in_body and isinstance(target, ast.Name)):
+            found.setdefault(last_name(root), []).append((target, value))
+    return found
 
 
-def _drawn_locals(syntax: Syntax, owner: ast.ClassDef) -> set[tuple[ast.AST, str]]:
-    """Return the function and the name of each local variable that contains random numbers."""
-    random_targets = [target for target, value in _set(owner) if draws(syntax, value) and not wrapped(value)]
-    names = [target for target in (*random_targets, *_filled(syntax, owner)) if isinstance(target, ast.Name)]
-    return {(syntax.function_of(name), name.id) for name in names}
+def _random_target(
+    values: Values, owner: ast.ClassDef, name: str, pairs: list[tuple[ast.expr, ast.expr]]
+) -> ast.expr | None:
+    """Return the first target with random numbers, or the first one if a call adds them later."""
+    inside = {*ast.walk(owner)}
+    later = [value for value in values.keyed.get(name, []) if value in inside]
+    for target, value in (*pairs, *((pairs[0][0], value) for value in later)):
+        sources = [part for part in values.sources(value) if isinstance(part, ast.expr)]
+        if any(draws(values.syntax, part) for part in sources) and not any(map(wrapped, sources)):
+            return target
+    return None
 
 
-def _attribute(owner: ast.ClassDef, target: ast.expr) -> str:
-    """Return NAME for `self.NAME`, `self.NAME[…]` or a class attribute NAME, else an empty string."""
-    target = target.value if isinstance(target, ast.Subscript) else target
-    if is_own(target):
-        return target.attr
-    in_body = any(target is assigned for node in owner.body for assigned, _ in assignments(node))
-    return target.id if in_body and isinstance(target, ast.Name) else ""
+def _gamma_defaults(syntax: Syntax) -> Iterator[Hit]:
+    """Yield each expression that sets Γ to 1.0 if Γ or the feedback is missing.
+
+    Only source code about feedback alignment yields hits, because `gamma` is also a name for a discount factor and for the
+    exponents of the focal loss and of displays.
+    """
+    results = [part for part in syntax.every(ast.Return) if part.value is not None]
+    named = [*printed(syntax), *((getattr(syntax.function_of(part), "name", ""), part.value) for part in results)]
+    ones = [(name, value) for name, value in named if _is_one(value)]
+    defaults = [value for name, value in ones if _is_default(syntax, name, value)]
+    for value in defaults if defaults and on_alignment(syntax) else ():
+        node = value if isinstance(value, ast.IfExp) else syntax.parents[value]
+        yield Hit(node, f"`{syntax.snippet(node)}` reports perfect alignment if a value is missing")
 
 
-def _filled(syntax: Syntax, owner: ast.ClassDef) -> list[ast.AST]:
-    """Return the targets that the class fills with random numbers in place."""
-    calls = (node for node in ast.walk(owner) if isinstance(node, ast.Call))
-    return [target for target in (filled_in_place(syntax, call) for call in calls) if target is not None]
+def _is_default(syntax: Syntax, name: str, value: ast.expr) -> bool:
+    """Return whether a number is Γ, or the result of a measurement, only if a value is missing."""
+    parent = syntax.parents[value]
+    if isinstance(value, ast.IfExp):
+        return is_gamma(name) and _asks_for_feedback(value.test)
+    if isinstance(parent, ast.Call):
+        return is_gamma(name) and last_name(parent.func) in LOOKUPS
+    statement = next((part for part in (parent, *syntax.ancestors(parent)) if isinstance(part, ast.stmt)), parent)
+    block = syntax.parents.get(statement)
+    measures = isinstance(parent, ast.Return) and any(word in MEASURES for word in name.lower().split("_"))
+    if isinstance(block, ast.ExceptHandler):
+        return is_gamma(name) or measures
+    if not isinstance(block, ast.If) or statement not in block.body:
+        return False
+    return (is_gamma(name) and _asks_for_feedback(block.test)) or (measures and _is_empty_test(block.test))
+
+
+def _is_one(node: ast.AST) -> bool:
+    """Return whether a value may be the float 1.0; the integer 1 is excluded, as it is usually a count."""
+    if isinstance(node, ast.IfExp):
+        return _is_one(node.body) or _is_one(node.orelse)
+    return isinstance(node, ast.Constant) and type(node.value) is float and node.value == 1.0
+
+
+def _asks_for_feedback(test: ast.expr) -> bool:
+    """Return whether a condition is like `feedback is None`, `not feedback` or `"feedback" not in state`."""
+    is_presence = isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.Is, ast.IsNot, ast.In, ast.NotIn))
+    is_negated = isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
+    return (is_presence or is_negated or isinstance(test, ast.Name)) and any(map(is_feedback, text_in(test)))
+
+
+def _is_empty_test(test: ast.expr) -> bool:
+    """Return whether a condition tests for a missing or zero value, such as `credit is None`."""
+    if isinstance(test, ast.BoolOp):
+        return any(map(_is_empty_test, test.values))
+    if isinstance(test, ast.Compare):
+        limit = number(test.comparators[0])
+        zero = isinstance(test.ops[0], (ast.Eq, ast.Lt, ast.LtE)) and limit is not None and 0 <= limit <= MOST_FLOOR
+        return zero or isinstance(test.ops[0], (ast.Is, ast.NotIn))
+    return isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
+
+
+def filled_with_one(values: Values) -> Iterator[ast.AST]:
+    """Yield each expression that sets a part of an array of cosines to 1."""
+    syntax = values.syntax
+    for node in syntax.parents:
+        for target, value in assignments(node):
+            index = target.slice if isinstance(target, ast.Subscript) else None
+            is_part = isinstance(index, ast.Tuple) or (
+                index is not None and number(index) is None and not label(target)
+            )
+            if is_part and number(value) == 1 and values.is_cosine(target if label(target) else target.value):
+                yield node
+        if (
+            isinstance(node, ast.IfExp)
+            and number(node.body) == 1
+            and _is_empty_test(node.test)
+            and values.is_cosine(node)
+        ):
+            yield node
+        name = last_name(node.func) if isinstance(node, ast.Call) else ""
+        operands = [*operands_of(syntax, node), *(part.value for part in node.keywords)] if name in FILLS else []
+        filling = [part for part in operands if number(part) == 1 or _is_ones(part)]
+        if filling and any(map(values.is_cosine, operands)):
+            yield node
+
+
+def _is_ones(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and last_name(node.func) in ("ones", "ones_like", "tensor") and bool(node.args)
 
 
 RULE = UnsavedFeedback()

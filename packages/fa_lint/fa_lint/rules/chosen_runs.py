@@ -1,0 +1,198 @@
+"""Pitfall 11: runs are selected by their result, or they have no common seeds, budgets or errors."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from fa_lint.base import RuleCard
+from fa_lint.rules._feedback import draws
+from fa_lint.rules._flow import assignments, torch_modules
+from fa_lint.rules._selections import MISSING, filters, printed, sorted_picks
+from fa_lint.rules._test_data import test_set_use
+from fa_lint.rules._topic import CreditRule
+from fa_lint.rules._values import Values, calls_in, label, mentions, orders, text_of
+from fa_lint.syntax import argument, last_name, number, text_in
+
+SEEDS = (
+    "manual_seed",
+    "manual_seed_all",
+    "seed",
+    "seed_everything",
+    "set_seed",
+    "default_rng",
+    "RandomState",
+    "PRNGKey",
+)
+CLOCKS = ("time", "time_ns", "urandom", "getpid", "now", "perf_counter", "monotonic")
+REMOVALS = ("delete", "remove", "pop", "drop")
+UNEQUAL = (ast.IsNot, ast.NotEq)
+WORST = ("min", "argmin", "idxmin", "amin", "max", "argmax", "idxmax", "amax")
+TRIMS = ("trim_mean", "trimboth", "trim1", "nlargest", "nsmallest")
+BACKPROP = {"bp", "backprop", "backpropagation"}
+BUDGETS = {"epoch", "epochs", "step", "steps", "iterations", "iters", "grid", "lrs", "rates", "trials"}
+SPREAD = re.compile(r"(.*[\W_])?(std|stdev|sd|standard[ _]deviation)\W*", re.I | re.S)
+SPREADS, ROOTS, POOLS = ("std", "stdev", "pstdev"), ("sqrt",), ("stack", "ravel", "flatten", "reshape", "concatenate")
+
+
+class ChosenRuns(CreditRule):
+    """Report runs that are selected by their result, and runs that cannot be compared.
+
+    Runs cannot be compared if their seed is missing, constant, set too late or taken from the clock, if the backpropagation
+    control has another number of epochs, or if a standard error is called a standard deviation.
+    """
+
+    card = RuleCard(
+        code="FA011",
+        pitfall=11,
+        name="chosen-runs",
+        title="runs are selected by their result, or are not comparable",
+        why="the mean over selected runs describes the selection and not the method; runs without a recorded seed, with other "
+        "budgets or with another kind of error cannot be compared or repeated",
+        fix="report all runs of seeds that were chosen before, with equal budgets; set each run's seed before anything is drawn; "
+        "report failed runs as failed, and the standard deviation over seeds",
+        cannot_see="a selection without a condition on results, such as a list of seeds; seeds and budgets in a configuration file",
+    )
+    clues = (("seed", "rand", "acc", "std", "sem", "bp", "backprop"),)
+
+
+def _removed(values: Values) -> Iterator[tuple[ast.AST, str]]:
+    for node, condition in filters(values):
+        limits = [side for side, limit in orders(condition) if values.syntax.number(limit) is not None]
+        limits = [side for side in limits if not isinstance(side, ast.BinOp)]  # a difference is no result of a run
+        if any(map(values.is_result, limits)) and not any(map(values.is_cosine, limits)):
+            yield node, "leaves out runs by their result"
+        others = [part for part in condition if isinstance(part, ast.Compare) and isinstance(part.ops[0], UNEQUAL)]
+        worst = [call for part in others for call in calls_in(values.near(part), WORST)]
+        if any(values.is_result(part) for call in worst for part in ast.walk(call)):
+            yield node, "leaves out a run by its result"
+        tested = calls_in(condition, MISSING)
+        if any("loss" in text_of(label(part)) for call in tested for part in call.args):
+            yield node, "leaves out runs that diverged"
+    for call in values.syntax.every(ast.Call):
+        operands = [*call.args, *([call.func.value] if isinstance(call.func, ast.Attribute) else [])]
+        inner = [part for operand in call.args for part in values.near(operand) if isinstance(part, ast.Call)]
+        is_removal = last_name(call.func) in REMOVALS and any(last_name(part.func) in WORST for part in inner)
+        if (is_removal or last_name(call.func) in TRIMS) and any(map(values.is_result, operands)):
+            yield call, "leaves out a run by its result"
+        is_table = last_name(call.func) == "dropna" and isinstance(getattr(call.func, "value", None), ast.Name)
+        if is_table and not call.args and not any(part.arg in ("subset", "axis") for part in call.keywords):
+            yield call, "leaves out every row with an undefined value, such as those of runs that diverged"
+    for node in values.syntax.every(ast.BinOp):
+        sides = [last_name(getattr(side, "func", side)) for side in (node.left, node.right)]
+        if isinstance(node.op, ast.Sub) and sides[0] == "sum" and sides[1] in WORST and values.is_result(node.right):
+            yield node, "leaves out a run by its result"
+    for node, key in sorted_picks(values):
+        if isinstance(node.slice, ast.Slice) and values.is_result(key):
+            yield node, "leaves out runs by their result"
+
+
+def _repeated(values: Values) -> Iterator[tuple[ast.AST, str]]:
+    for loop in values.syntax.every(ast.While):
+        tested = [side for pair in orders(ast.walk(loop.test)) for side in pair]
+        pairs = [pair for part in loop.body for node in ast.walk(part) for pair in assignments(node)]
+        again = any(isinstance(value, ast.Call) and mentions(value, "seed") for _, value in pairs)
+        if any(map(values.is_result, tested)) and (again or any(mentions(target, "seed") for target, _ in pairs)):
+            yield loop.test, "repeats a run with another seed until its result is good enough"
+
+
+def _seeds(values: Values) -> Iterator[tuple[ast.AST, str]]:
+    syntax = values.syntax
+    use = test_set_use(syntax)
+    seeding = [call for call in calls_in(syntax.every(ast.Call), SEEDS) if call.args or call.keywords]
+    for call in seeding:
+        if calls_in(values.near(call), CLOCKS):
+            yield call, "takes the seed from the clock, so the run cannot be repeated"
+    fields = [part for part in syntax.every(ast.AnnAssign) if label(part.target) == "seed"]
+    if not any(mentions(part, "seed") for call in seeding for part in call.args):
+        for call in (call for call in seeding if number(argument(call, 0)) is not None):
+            scope = syntax.function_of(call)
+            named = [part.arg for part in ast.walk(getattr(scope, "args", scope)) if isinstance(part, ast.arg)]
+            if use.trains(scope) and ("seed" in named or (fields and scope is syntax.tree)):
+                yield call, "is a constant, so the seed of a run has no effect"
+    loops = [part for part in syntax.tree.body if isinstance(part, (ast.For, ast.While))]
+    is_script = "__main__" in syntax.text or any(map(use.trains, loops))
+    random_calls = [call for call in syntax.every(ast.Call) if draws(syntax, call)]
+    if is_script and random_calls and not re.search("seed|rng|randomstate|generator|checkpoint", syntax.text, re.I):
+        yield random_calls[0], "draws random numbers, and the script sets no seed"
+
+
+def _late_seeds(values: Values) -> Iterator[tuple[ast.AST, str]]:
+    """Yield each seed that a block sets after it has created a network or drawn its parameters."""
+    syntax = values.syntax
+    random_parts = {node.name for node in torch_modules(syntax)}
+    random_parts |= {
+        name for name, node in values.functions.items() if draws(syntax, node) and not mentions_generator(node)
+    }
+    seeders = {*SEEDS, *(name for name, node in values.functions.items() if _calls(node, SEEDS))}
+    for block in (
+        part.body for part in (syntax.tree, *syntax.parents) if isinstance(getattr(part, "body", None), list)
+    ):
+        created = None
+        for statement in block:
+            if _calls(statement, seeders) or isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
+                later = any(map(test_set_use(syntax).trains, block[block.index(statement) :]))
+                if created and later and isinstance(statement, ast.Expr) and not mentions_generator(statement):
+                    yield statement, f"sets the seed after `{syntax.snippet(created)}` has drawn random numbers"
+                if not isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
+                    break
+            elif created is None and isinstance(statement, ast.Assign) and not mentions(statement.value, "seed"):
+                makes = _calls(statement.value, random_parts) or draws(syntax, statement.value)
+                created = statement if makes and not mentions_generator(statement) else None
+
+
+def _calls(node: ast.AST, names: set[str] | tuple[str, ...]) -> bool:
+    return any(isinstance(part, ast.Call) and last_name(part.func) in names for part in ast.walk(node))
+
+
+def mentions_generator(node: ast.AST) -> bool:
+    return any(isinstance(part, ast.keyword) and part.arg == "generator" for part in ast.walk(node)) or mentions(
+        node, "rng"
+    )
+
+
+def _spreads(values: Values) -> Iterator[tuple[ast.AST, str]]:
+    for node in values.syntax.every(ast.BinOp):
+        is_error = isinstance(node.op, ast.Div) and _calls(node.left, SPREADS) and _calls(node.right, ROOTS)
+        if is_error and _calls(node.left, POOLS) and text_in(node.right) & {"size", "numel"}:
+            yield node, "counts every epoch or layer of a run as an independent sample"
+    for text, value in printed(values.syntax):
+        if SPREAD.fullmatch(text) and any(map(_is_standard_error, values.near(value))):
+            yield value, "is a standard error that is called a standard deviation"
+    for call in values.syntax.every(ast.Call):
+        if (
+            last_name(call.func) in ("add_suffix", "rename")
+            and "sem" in text_in(call)
+            and any(map(SPREAD.fullmatch, text_in(call)))
+        ):
+            yield call, "is a standard error that is called a standard deviation"
+
+
+def _is_standard_error(node: ast.AST) -> bool:
+    is_quotient = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)
+    is_quotient = (
+        is_quotient
+        and _calls(node.left, SPREADS)
+        and (_calls(node.right, ROOTS) or ast.unparse(node.right).endswith("** 0.5"))
+    )
+    return is_quotient or (isinstance(node, ast.Call) and last_name(node.func) == "sem")
+
+
+def _budgets(values: Values) -> Iterator[tuple[ast.AST, str]]:
+    """Yield each table with another number of epochs or settings for backpropagation."""
+    tables = [(label(target), value) for node in values.syntax.parents for target, value in assignments(node)]
+    tables += [(ast.unparse(node.target), node.iter) for node in values.syntax.every(ast.For)]
+    for name, table in tables:
+        rows = [part.elts for part in getattr(table, "elts", []) if len(getattr(part, "elts", [])) == 2]
+        rows += zip(getattr(table, "keys", []), getattr(table, "values", []), strict=False)
+        sizes = {
+            str(getattr(key, "value", "")): len(getattr(value, "elts", [])) or number(value) for key, value in rows
+        }
+        has_backprop = any(text_of(key) & BACKPROP for key in sizes)
+        if text_of(name) & BUDGETS and has_backprop and len({*sizes.values()}) > 1 and None not in sizes.values():
+            yield table, "gives backpropagation another number of epochs or trials than the other methods"
+
+
+ChosenRuns.patterns = (_removed, _repeated, _seeds, _late_seeds, _spreads, _budgets)
+RULE = ChosenRuns()
