@@ -559,7 +559,7 @@ QUESTIONS: tuple[tuple[str, str, Question], ...] = (
     ("a cosine clamped at 1e-8, which is too small if a norm is below 1e-8", "FA002", unclamped_cosine),
     ("gradients below 6e-8 that underflow in fp16", "FA003", no_underflow),
     ("Γ no larger than with fresh draws of the feedback", "FA004", own_feedback),
-    ("Γ with only one aggregation, although Γ depends on this choice", "FA016", every_aggregation),
+    ("Γ with only one aggregation, although Γ depends on this choice", "", every_aggregation),
     ("a mean Γ that a single layer dominates", "FA006", no_single_site),
     (
         "a Γ, such as 1.0, although the feedback was not saved or the reference is not the gradient",

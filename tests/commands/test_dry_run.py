@@ -137,7 +137,7 @@ def test_images_that_an_architecture_cannot_take_are_refused_before_anything_is_
     text = path.read_text().replace('"resmlp"', '"vit_mini"').replace("d_hidden = 16, num_blocks = 2", "patch = 5")
     path.write_text(text)
     result = registry(*message, "--device", "cpu")
-    assert fields(result) == ["grid[0].architecture_options"] and "patch" in result.stderr
+    assert fields(result) == ["grid[0].architecture_options.patch"]
     assert not (workplace / "mlartifacts").exists()
 
 

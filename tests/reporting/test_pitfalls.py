@@ -78,7 +78,7 @@ def test_a_run_that_is_not_what_was_recorded_avoids_nothing(rich):
 def test_what_lint_finds_in_code_names_its_rule(rich):
     codes = {item.number: item.lint for item in checklist(rich) if item.lint}
     pitfall_of = {rule.card.code: rule.card.pitfall for rule in all_rules()}
-    assert sorted(codes) == list(range(1, 13))
+    assert sorted(codes) == [number for number in range(1, 13) if number != 5]  # no rule finds a missing aggregation
     assert all(pitfall_of[code] == number for number, code in codes.items())
 
 

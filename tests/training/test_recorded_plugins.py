@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fa_registry import architectures, datasets, diagnostics, jsonio, methods, tasks
-from fa_registry.errors import InvalidFields, RegistryError
+from fa_registry.errors import InvalidFields, Problem, RegistryError
 from fa_registry.plugin_registry import Catalog
 from fa_registry.training.code_fingerprint import fingerprint
 from fa_registry.training.specs import parse_spec, run_name
@@ -84,7 +84,7 @@ def test_after_its_import_a_plugin_answers_itself(monkeypatch):
 
 
 def test_a_check_of_the_object_itself_is_asked(monkeypatch):
-    monkeypatch.setattr(architectures.CATALOG.get("resmlp"), "check", lambda options, shape: ["refused by the object"])
+    monkeypatch.setattr(architectures.CATALOG.get("resmlp"), "check", lambda *_: [Problem((), "refused by the object")])
     with pytest.raises(InvalidFields, match="refused by the object"):
         parse_spec(BASE)
 

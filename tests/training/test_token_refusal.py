@@ -15,7 +15,6 @@ from torch import nn
 from fa_registry import datasets
 from fa_registry.diagnostics import run_forward_backward
 from fa_registry.errors import InvalidFields, UsageError
-from fa_registry.external import diagnosis
 from fa_registry.tasks import CATALOG, sample_losses
 from fa_registry.training.run_setup import build_setup
 from fa_registry.training.step import OutputError
@@ -114,10 +113,3 @@ def test_a_data_set_with_targets_of_another_shape_is_refused_before_training(mon
     assert refused.value.problems[0].startswith("train_labels: ") and refused.value.problems[1].startswith(
         "test_labels: "
     )
-
-
-@pytest.mark.parametrize("length", LENGTHS)
-def test_the_published_functions_refuse_tokens(length):
-    model, x, y = TokenNetwork(), tokens(length), tokens(length)
-    with pytest.raises(InvalidFields, match=REFUSED):
-        diagnosis.diagnose(model, [(x, y)])

@@ -16,7 +16,7 @@ class RuleCard:
 
     Args:
         code: Stable identifier: FA and the number of the pitfall. The exceptions are FA013 (pitfall 7), FA014 (pitfall 13), FA015
-            (pitfall 6) and FA016 (pitfall 5).
+            (pitfall 6) and FA016 (pitfall 8).
         pitfall: Number of the pitfall in protocol §5, or 0 if the rule belongs to no pitfall.
         name: Short name with hyphens, such as `negative-norm`.
         title: The pitfall in a few words.

@@ -23,7 +23,7 @@ class UnequalReference(CreditRule):
 
     card = RuleCard(
         code="FA016",
-        pitfall=5,
+        pitfall=8,
         name="unequal-reference",
         title="credit and gradient differ in more than the feedback",
         why="the cosine then also measures the other samples, masks, weights, limits or decay, and not only the feedback",
