@@ -7,7 +7,6 @@ of a wrong network for ViT and ResNet.
 from __future__ import annotations
 
 import copy
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -29,7 +28,6 @@ from fa_registry.errors import InvalidFields, UsageError, unknown_name_text
 from fa_registry.tasks._user_loss import Loss, loss_problem
 
 SKIPS = ("outside", "inside", "none")
-UNUSED_STATE = "adapt: the function `state` was not used, because every site returns a tensor"
 GRADIENTS = ("backward", "forward")  # the sources of the reference gradient, see adapt
 # Tolerance in roundings of the largest value, because the model may add h and f in a fused operation. A larger tolerance would
 # accept a wrong h if f has exploded.
@@ -114,8 +112,6 @@ class AdaptedNetwork(nn.Module):
         if shifts is None:
             flow.check_runs()
             self._resolve(flow)
-            if self.reads.state and not flow.reads_state:
-                warnings.warn(UNUSED_STATE, stacklevel=2)
         states = declared_states(flow, self.sites, self.skip)
         if shifts is None:
             self._check(flow, states)
@@ -193,7 +189,6 @@ class _Flow:
     ):
         self.sites = sites
         self.state = state
-        self.reads_state = False  # whether a site returned anything but a tensor
         self.bypassed = skip != "inside"
         self.skip = skip
         self.shifts = shifts
@@ -343,7 +338,6 @@ class _Flow:
         site = self._site(name)
         if site is None:
             return output
-        self.reads_state |= not isinstance(output, Tensor)
         state = self.state(output) if self.state and not isinstance(output, Tensor) else output
         if not isinstance(state, Tensor):
             hint = (

@@ -455,10 +455,3 @@ def test_one_block_before_a_function_and_an_undeclared_readout_cannot_be_checked
     x, _ = batch(5, 4)
     with pytest.raises(UsageError, match="the input of norm differs from the h_1 of this skip; neither"):
         adapt(model, skip="inside")(x, return_hidden=True)
-
-
-def test_a_function_for_states_that_no_site_needs_is_a_warning():
-    """A tensor is never passed to it, so `out[0]` does not select the first sample."""
-    network = adapt(nn.Sequential(*(nn.Linear(4, 4) for _ in range(3))), sites=["0", "1"], state=lambda out: out[0])
-    with pytest.warns(UserWarning, match="`state` was not used"):
-        network(torch.randn(5, 4), return_hidden=True)
