@@ -13,6 +13,7 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from functools import cached_property
 
 from fa_registry.analyses._methods import METHOD, SETTING, MethodRuns, trained
@@ -92,7 +93,7 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
                 "quantity": AnalysisCell(text=limit.condition.quantity),
                 "unit": AnalysisCell(text=limit.condition.unit),
                 "threshold": AnalysisCell(Reading(limit.threshold)),
-                "same": AnalysisCell(text=_same(low, high)),
+                "same": AnalysisCell(text=_same(low, high, limit.threshold)),
                 **_side("low", "below", low, absent),
                 **_side("high", "above", high, absent),
                 "outcome_low": _end(outcomes[0], absent, "low"),
@@ -142,15 +143,26 @@ def _absence(judged_units: Sequence[JudgedUnit], rule: Rule) -> str:
     return "no {0} limit, because no verdict changes at any threshold"
 
 
-def _same(low: ThresholdEdge | None, high: ThresholdEdge | None) -> str:
-    """Return the range of a threshold as text: `from 1.38 up`, `above 1.38 and below 3`."""
+def _same(low: ThresholdEdge | None, high: ThresholdEdge | None, threshold: float) -> str:
+    """Return the range of a threshold as text: `from 1.38 up`, `above 1.38 and below 3`.
+
+    The ends are rounded inwards, because beyond an end a verdict differs; but not past the threshold of the edition, which gives
+    these verdicts itself.
+    """
     parts = []
     if low:
-        up = " up" if low.included and not high else ""
-        parts.append(f"{'from' if low.included else 'above'} {low.value:.3g}{up}")
+        end = min(_rounded(low.value, ROUND_CEILING), threshold)
+        included = low.included or end == threshold
+        parts.append(f"{'from' if included else 'above'} {end:g}{' up' if included and not high else ''}")
     if high:
-        parts.append(f"{'up to' if high.included else 'below'} {high.value:.3g}")
+        end = max(_rounded(high.value, ROUND_FLOOR), threshold)
+        parts.append(f"{'up to' if high.included or end == threshold else 'below'} {end:g}")
     return " and ".join(parts) or "any"
+
+
+def _rounded(value: float, rounding: str) -> float:
+    """Return a finite number with three significant digits."""
+    return float(Context(prec=3, rounding=rounding).create_decimal(repr(value)))
 
 
 def _side(name: str, changes_name: str, threshold_edge: ThresholdEdge | None, absent: str) -> dict[str, AnalysisCell]:

@@ -58,7 +58,7 @@ def _level(record: RunRecord) -> ProofLevel:
 def replays_text(integrities: Sequence[Integrity]) -> str:
     """Return a text that states how many trainings of a group were replayed.
 
-    An example is `all of it for 1 of 3 seeds, the first 8 steps for all seeds`.
+    An example is `all of it for 1 of 3 seeds, the first 8 steps for all seeds`; of one run, `the first 8 steps`.
     """
     first_step_checks = [
         check
@@ -67,17 +67,19 @@ def replays_text(integrities: Sequence[Integrity]) -> str:
         if (check.subject, check.outcome) == (FIRST, "agrees")
     ]
     complete_count = sum(_whole(integrity) is not None for integrity in integrities)
-    parts = [f"all of it for {_share(complete_count, integrities)}"] if complete_count else []
+    parts = [f"all of it{_share(complete_count, integrities)}"] if complete_count else []
     if first_step_checks and complete_count < len(integrities):
         steps = min(check.steps for check in first_step_checks)
         first_steps = f"the first {f'{steps} ' if steps else ''}steps"
-        parts.append(f"{first_steps} for {_share(len(first_step_checks), integrities)}")
+        parts.append(f"{first_steps}{_share(len(first_step_checks), integrities)}")
     return ", ".join(parts) or "nothing"
 
 
 def _share(count: int, integrities: Sequence[Integrity]) -> str:
-    """Return how many of the seeds: `1 of 3 seeds`, `all seeds`."""
-    return "all seeds" if count == len(integrities) else f"{count} of {len(integrities)} seeds"
+    """Return ` for 1 of 3 seeds` or ` for all seeds`; empty if there is one run only."""
+    if len(integrities) == 1:
+        return ""
+    return " for all seeds" if count == len(integrities) else f" for {count} of {len(integrities)} seeds"
 
 
 def nonce_text(replay: Replay | None) -> str:

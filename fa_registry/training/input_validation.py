@@ -30,7 +30,7 @@ from fa_registry.training.output_range import OutputRange
 Batch = tuple[Tensor, Tensor]
 KEYWORDS = '; if the model takes keyword arguments, use fa_registry.adapt(model, …, inputs=lambda x: {"name": x})'
 LOGITS = "; to read the logits, use fa_registry.adapt(model, …, output=lambda out: out.logits)"
-OF_ADAPT = "model: expected a model with `.blocks`, or the result of fa_registry.adapt(model, sites=[…])"
+OF_ADAPT = "model: expected a model with `.blocks`, or the result of fa_registry.adapt"
 WITH_LOSS = "; for one-hot rows or values, name the loss of the model, for example loss='mse'"
 NOT_LOGITS = (
     "model: expected logits, because without `loss` the gradient of their cross entropy is measured; found {found}; name the loss "

@@ -41,6 +41,14 @@ def test_the_published_range_of_d1_by_hand():
     assert changes(d1["below"]) == "PASS → WARN(D1)" and changes(d1["above"]) == "WARN(D1) → PASS"
 
 
+def test_the_range_in_words_is_rounded_inwards_and_not_past_the_threshold():
+    """Each number in the text must be one that gives the same verdicts."""
+    d1 = limits_of(controlled(run("bp", growth=12.341), run("fa", growth=692.6)))["D1"]
+    assert d1["same"].text == "from 12.4 and below 692"
+    d1 = limits_of(controlled(run("bp", growth=49.96), run("fa", growth=50.04)))["D1"]
+    assert d1["same"].text == "from 50 and up to 50"
+
+
 def test_a_floor_has_its_open_end_below():
     runs = controlled(run("bp", g=3e-4), run("dfa", g=4.2e-9, growth=99.0))
     d2 = limits_of(runs)["D2"]

@@ -10,7 +10,7 @@ from fa_registry.errors import InvalidFields
 from fa_registry.jsonio import decode, encode
 from fa_registry.protocol.engine import judge_all, second_opinions
 from fa_registry.protocol.grouping import groups
-from fa_registry.protocol.replay_summary import FIRST, KEPT, WHOLE, nonce_text, proof_level
+from fa_registry.protocol.replay_summary import FIRST, KEPT, WHOLE, nonce_text, proof_level, replays_text
 from fa_registry.protocol.rules import load_edition
 from fa_registry.protocol.verdict import combine_verdicts
 from fa_registry.records import AuditReport, Check, Replay, RunRecord, Verdict
@@ -216,3 +216,19 @@ def test_a_verdict_without_the_field_is_stated_and_other_words_are_refused():
 def test_pages_name_a_nonce_that_the_author_could_choose(replay, facts):
     text = nonce_text(replay)
     assert bool(text) == bool(facts) and all(fact in text for fact in facts)
+
+
+@pytest.mark.parametrize(
+    ("levels", "text"),
+    [
+        (("replayed",), "all of it"),
+        (("started",), "the first steps"),
+        (("stated",), "nothing"),
+        (("replayed", "started", "started"), "all of it for 1 of 3 seeds, the first steps for all seeds"),
+        (("replayed", "started", "stated"), "all of it for 1 of 3 seeds, the first steps for 2 of 3 seeds"),
+        (("replayed", "replayed", "replayed"), "all of it for all seeds"),
+        (("stated", "stated"), "nothing"),
+    ],
+)
+def test_the_text_on_replays_counts_seeds_only_where_there_are_several(levels, text):
+    assert replays_text([run.integrity for run in methods(*levels)]) == text

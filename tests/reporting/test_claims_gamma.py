@@ -233,3 +233,10 @@ def test_a_rule_over_seeds_asks_for_more_than_frozen_blocks_where_its_whole_inte
     assert not is_above_frozen(dataclasses.replace(run_of(rich), findings=(unknown,)))
     depth = a_finding("d", "pass", quantity="accuracy", state="CLEARS", threshold=2.0)
     assert is_above_frozen(dataclasses.replace(run_of(rich), findings=(depth, judged))) == above
+
+
+@pytest.mark.parametrize("state", ["", "SPECIFIC", "NOT SPECIFIC"])
+def test_without_a_sentence_on_fresh_feedback_a_claim_has_no_empty_sentence(claims_of_gamma, monkeypatch, state):
+    monkeypatch.setattr("fa_registry.reporting.claims_gamma._null_text", lambda *_: "")
+    texts = [text for _, text in claims_of_gamma(state, sites={"gamma_null_p": [0.08] * 5})]
+    assert texts and not any(". ." in text or ".." in text for text in texts)

@@ -11,6 +11,7 @@ from fa_registry.metrics import SUBJECTS, TABLES
 from fa_registry.reporting.pages.paper_table import MOST_COLUMNS, paper_table_context
 from fa_registry.reporting.report_index import Sources
 from fa_registry.reporting.text.environment import TemplateRenderer, variables
+from tests.reporting.report_changes import changed
 
 
 def table_of(report, *names):
@@ -89,3 +90,24 @@ def test_a_row_has_its_own_interval_and_a_control_none(rich):
     rows = {line.split("}")[1].split()[-1]: line for line in text.split("\n") if line.startswith(r"\parbox")}
     assert "[$-1.2$, +9.8]" in rows["dfa"]
     assert sum("[$-1.2$, +9.8]" in line for line in rows.values()) == 1
+
+
+def test_a_seed_without_a_value_is_counted_also_below_an_interval(rich):
+    runs = list(rich.runs)
+    place = next(at for at, run in enumerate(runs) if run.record.spec.method == "dfa")
+    runs[place] = changed(runs[place], scalars={"accuracy": None})
+    page = variables(paper_table_context(Sources.of(dataclasses.replace(rich, runs=tuple(runs)))))
+    text = TemplateRenderer().render("audit_table.tex.j2", page)
+    row = next(line for line in text.split("\n") if r"\raggedright dfa}" in line)
+    accuracy, margin = row.split(" & ")[1:3]
+    assert "(1 of 2)" in accuracy and "(1 of 2)" in margin and "[" in margin.partition("]{@")[2]
+
+
+def test_the_caption_says_how_many_seeds_the_methods_have(report):
+    assert table_of(report).seeds == (2, 2)
+    one = [run for run in report.runs if run.record.spec.seed == 42]
+    assert table_of(dataclasses.replace(report, runs=tuple(one))).seeds == (1, 1)
+    fewer = tuple(run for run in report.runs if (run.record.spec.method, run.record.spec.seed) != ("dfa", 42))
+    assert table_of(dataclasses.replace(report, runs=fewer)).seeds == (1, 2)
+    page = variables(paper_table_context(Sources.of(dataclasses.replace(report, runs=tuple(one)))))
+    assert ", 1 seed.}" in TemplateRenderer().render("audit_table.tex.j2", page)

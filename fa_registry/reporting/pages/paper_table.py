@@ -44,14 +44,14 @@ class PaperTable:
     Attributes:
         part: The rows, as on the first page of the audit.
         columns: The metrics between the method and the verdict.
-        seeds: The largest number of seeds of a method.
+        seeds: The smallest and the largest number of seeds of a method.
         intervals: One entry per row; None if no rule judged an interval of the margin.
         means: The kind of mean over seeds of each column.
     """
 
     part: SettingTable
     columns: Columns
-    seeds: int
+    seeds: tuple[int, int]
     intervals: tuple[MarginInterval | None, ...]
     means: str
 
@@ -87,12 +87,13 @@ def paper_table_context(sources: Sources, names: Sequence[str] = ()) -> PaperTab
     tables = []
     for number, part in enumerate(settings_of(sources), 1):
         runs = [run for group, _ in part for run in group.runs]
+        counts = [len(group.runs) for group, _ in part]
         columns = audit_columns(runs, names or table("paper", headlines_of(run.record for run in runs)), sources.known)
         tables.append(
             PaperTable(
                 setting_table(number, part, columns, sources),
                 columns,
-                max(len(group.runs) for group, _ in part),
+                (min(counts), max(counts)),
                 tuple(_interval(group) for group, _ in part),
                 means_in_text(columns),
             )
