@@ -303,8 +303,7 @@ class MlflowTracker(Tracker):
         with _optional(f"run {run_id} was deleted, but not its entry among MLflow's models"):
             query = term("source_run_id", run_id)
             for model in client.search_logged_models([self._place(run_id).experiment_id], query):
-                if model.source_run_id == run_id:  # `query` may match further runs
-                    client.delete_logged_model(model.model_id)
+                client.delete_logged_model(model.model_id)
 
     def get(self, run_id: str) -> StoredRun:
         try:

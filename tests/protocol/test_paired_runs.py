@@ -9,7 +9,7 @@ import pytest
 
 from fa_registry.metrics import ACCURACY, TOKEN_LOSS, declaration, own_headline
 from fa_registry.protocol.engine import judge, judge_all
-from fa_registry.protocol.evidence_rules import PROVING
+from fa_registry.protocol.evidence_rules import PROVING, control_doubt
 from fa_registry.protocol.grouping import frozen_controls, groups
 from fa_registry.protocol.paired_runs import (
     BY_HAND,
@@ -205,6 +205,14 @@ FAILED = Conformance("failed", ("credits",))
 DOUBTED = {
     "adopted": (frozen(weights="ab"), "trained by another program and adopted"),
     "own loop": (dataclasses.replace(frozen(), provenance={"own_loop": {}}), "an own loop"),
+    "own loop, recomputed": (
+        dataclasses.replace(checked(frozen(), code="not possible"), provenance={"own_loop": {}}),
+        "an own loop trained the control; code: why code",
+    ),
+    "own loop, not recomputed": (
+        dataclasses.replace(frozen(), integrity=Integrity("unverifiable"), provenance={"own_loop": {}}),
+        "an own loop trained the control",
+    ),
     "diverged": (dataclasses.replace(frozen(), status="diverged"), "the status of the control is diverged"),
     "failed method": (
         dataclasses.replace(frozen(), conformance=FAILED),
@@ -430,3 +438,8 @@ def test_the_step_of_a_token_loss_is_the_threshold_of_its_edition():
     (rule,) = (rule for rule in load_edition("2026-12:token").rules if rule.code == "D3")
     assert TOKEN_LOSS.resolution(360) == TOKEN_LOSS.resolution(0) == rule.threshold
     assert ACCURACY.resolution(360) == pytest.approx(100 / 360) and ACCURACY.resolution(0) == 0.0
+
+
+def test_of_an_own_loop_that_cannot_be_recomputed_one_reason_is_enough():
+    control, why = DOUBTED["own loop, not recomputed"]
+    assert control_doubt(control) == why

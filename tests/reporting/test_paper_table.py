@@ -74,18 +74,18 @@ def test_a_row_has_its_own_interval_and_a_control_none(rich):
             findings=tuple(
                 dataclasses.replace(one, interval=ends, confidence=0.975)
                 if one.quantity in SUBJECTS["depth"] and run.record.spec.method == "dfa"
-                else one
+                else dataclasses.replace(one, interval=(3.0, 4.0))  # of another rule, or of another method
                 for one in run.findings
             ),
         )
         for run in rich.runs
     )
-    changed = dataclasses.replace(rich, runs=runs)
-    table = table_of(changed)
+    other = dataclasses.replace(rich, runs=runs)
+    table = table_of(other)
     shown = dict(zip([row.method for row in table.part.rows], table.intervals, strict=True))
     assert (shown["dfa"].ends, shown["dfa"].level) == (ends, "97.5 %")
-    assert all(shown[row.method] is None for row in table.part.rows if row.control)
-    page = variables(paper_table_context(Sources.of(changed)))
+    assert {one.ends for name, one in shown.items() if one and name != "dfa"} == {(3.0, 4.0)}
+    page = variables(paper_table_context(Sources.of(other)))
     text = TemplateRenderer().render("audit_table.tex.j2", page)
     rows = {line.split("}")[1].split()[-1]: line for line in text.split("\n") if line.startswith(r"\parbox")}
     assert "[$-1.2$, +9.8]" in rows["dfa"]
