@@ -18,7 +18,7 @@ KEYS = {  # design.md §7
     "D2_ref_validity": ["g_L", "bp_grad_norms", "floor", "fires"],
     "D3_depth_utility": ["test_acc", "frozen_baseline_acc", "margin", "margin_threshold", "fires"],
 }
-REPORT = ["verdict", "test_acc", "diagnostics", "remarks", "provisional", "loss"]
+REPORT = ["verdict", "test_acc", "diagnostics", "remarks", "provisional", "loss", "reference_check"]
 
 
 def figures(report: dict, name: str) -> dict:
@@ -267,7 +267,7 @@ def test_everything_that_is_wrong_with_a_call_is_named_at_once():
     with pytest.raises(InvalidFields) as caught:
         fa_registry.FAProtocol(nn.Linear(5, CLASSES), x, y - 1, d1_threshold=math.nan, d2_eps="small")
     named = [problem.partition(":")[0] for problem in caught.value.problems]
-    assert named == ["model", "y_eval", "d1_threshold", "d2_eps"]
+    assert named == ["sites", "y_eval", "d1_threshold", "d2_eps"]
 
 
 def test_an_infinite_state_is_na_with_the_reason_and_never_a_number():
@@ -277,7 +277,7 @@ def test_an_infinite_state_is_na_with_the_reason_and_never_a_number():
     assert second["bp_grad_norms"] == [None] * 4 and second["fires"] is None
     assert report["verdict"] == "INCOMPLETE(D1)"
     assert [remark.split()[0] for remark in report["remarks"]] == ["D1", "D2"]
-    assert fa_registry.FAProtocol.summary(report).splitlines()[4:] == [f"note: {one}" for one in report["remarks"]]
+    assert fa_registry.FAProtocol.summary(report).splitlines()[5:] == [f"note: {one}" for one in report["remarks"]]
     assert fa_registry.FAProtocol(exploded(), *batch(), strict=True).run(test_acc=0.9)["verdict"] != "PASS"
 
 

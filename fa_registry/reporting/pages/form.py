@@ -16,7 +16,7 @@ from fa_registry.metrics import HEADLINE_GAMMA, SUBJECTS, TABLES, Metric, headli
 from fa_registry.protocol.credit import exact_sites
 from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.replay_summary import nonce_text, series_label
-from fa_registry.provenance import NOT_A_CHECKOUT
+from fa_registry.provenance import is_commit
 from fa_registry.records import AuditReport, EditionReference, Exclusion, RunAudit, RunRecord, Verdict
 from fa_registry.records.manifest_checks import OWN_LOOP
 from fa_registry.reporting.citations import Bibliography, bibliography
@@ -25,7 +25,6 @@ from fa_registry.reporting.claims_depth import Sampling, sampling
 from fa_registry.reporting.figure_models import PageFigure
 from fa_registry.reporting.labels import command, control_of, group_label, train_line
 from fa_registry.reporting.pages.form_tables import (
-    UNKNOWN,
     aggregates,
     card,
     description,
@@ -412,13 +411,15 @@ def _whose_file(study: str) -> str:
 def _checkout(record: RunRecord) -> str:
     """Return the command that checks out the commit of the run.
 
-    If the commit is not known, return a comment with the version of this package. For a run of a user-supplied loop, return a
-    comment with the commit of the user's script.
+    If the commit is not known, return a comment with the version of this package. For a run of a user-supplied loop, the commit is
+    that of the user's script.
     """
-    if loop := record.provenance.get(OWN_LOOP):
-        return _comment(f"script {loop.get('script')}: commit {loop.get('commit') or 'not recorded'}")
-    commit, dirty = record.provenance.get("commit"), record.provenance.get("dirty")
-    if not commit or commit == NOT_A_CHECKOUT or str(commit).startswith(UNKNOWN):
+    loop = record.provenance.get(OWN_LOOP)
+    fields = loop or record.provenance
+    commit, dirty = fields.get("commit"), fields.get("dirty")
+    if not is_commit(commit):
+        if loop:
+            return _comment(f"script {loop.get('script')}: commit {commit or 'not recorded'}")
         version = record.provenance.get("fa_registry") or (record.provenance.get("versions") or {}).get("fa_registry")
         return _comment(f"commit: {commit or 'not recorded'}; fa_registry {version or 'of a version not recorded'}")
     line = f"git checkout {shlex.quote(str(commit))}"
