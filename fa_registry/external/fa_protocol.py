@@ -173,7 +173,8 @@ class FAProtocol:
             state = {True: "FIRES", False: "ok", None: "N/A"}[values["fires"]]
             has_values = all(values[key] is not None for key in ("max_growth", "g_L", "margin") if key in values)
             lines.append(f"{name}: {state}" + (f", {text.format(**values, **_shown(values))}" if has_values else ""))
-        return "\n".join([*lines, _check_line(report["reference_check"]), *(f"note: {remark}" for remark in report.get("remarks", ()))])
+        notes = (f"note: {remark}" for remark in report.get("remarks", ()))
+        return "\n".join([*lines, _check_line(report["reference_check"]), *notes])
 
     def _stand_in(self) -> str:
         return (
@@ -256,7 +257,7 @@ def _check_line(check: dict[str, Any] | None) -> str:
 
 
 def _shown(values: dict[str, Any]) -> dict[str, float]:
-    """Return the values of a line that a rule's dictionary does not have: the block of D1, and the margins of D3 in pp."""
+    """Return values that only the line of a rule has: the block of D1, and the margins of D3 in pp."""
     if "max_growth" in values:
         return {"block": 1 + values["per_block_growth"].index(values["max_growth"])}
     if "margin" in values:

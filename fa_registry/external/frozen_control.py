@@ -107,11 +107,10 @@ def blocks_to_freeze(
 ) -> tuple[str, ...]:
     """Return the modules and parameters that `frozen_control` would freeze with the same arguments."""
     for argument, given in (("blocks", blocks), ("sites", sites)):
-        if isinstance(given, str) or not isinstance(given, Sequence):
-            found_text = f"the text {given!r}" if isinstance(given, str) else f"a {type(given).__name__}"
-            raise UsageError(
-                f"frozen_control: {argument}: expected a list of names, found {found_text}; {advice(_inner(model), argument)}"
-            )
+        is_list = isinstance(given, Sequence) and not isinstance(given, str)
+        if not is_list or not all(isinstance(name, str) for name in given):
+            problem = f"expected a list of names, found {given!r:.80}"
+            raise UsageError(f"frozen_control: {argument}: {problem}; {advice(_inner(model), argument)}")
     if isinstance(model, AdaptedNetwork) and x is not None:
         sites = tuple(sites) or model.sites
     if sites and not blocks:

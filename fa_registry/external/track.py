@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
@@ -37,7 +38,7 @@ from fa_registry.records import Measurements, Reading, RunSpec, Scalar
 from fa_registry.records.manifest_checks import EPOCH_WEIGHTS, never_changed
 from fa_registry.records.runs import CHANCE, STRUCTURE
 from fa_registry.seeding import generators_unchanged
-from fa_registry.studies.editions import DEFAULT_EDITION
+from fa_registry.studies.editions import DEFAULT_EDITION, edition_for
 from fa_registry.studies.rule_monitor import Monitor, checked_watch
 from fa_registry.tasks import Task, task_of
 from fa_registry.tasks._user_loss import Loss, class_numbers, loss_name, user_task
@@ -45,6 +46,7 @@ from fa_registry.tasks.token_prediction import IGNORED
 from fa_registry.text_safety import escape_to_one_line, name_problem
 from fa_registry.tracking.base import RetentionOptions
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
+from fa_registry.tracking.store import command_on
 from fa_registry.tracking.stores import in_browser, open_tracker, registry_folder, served
 from fa_registry.tracking.writer import RunWriter
 from fa_registry.training.input_validation import Checks
@@ -238,8 +240,11 @@ class TrackedRun:
         uri = self._tracker.uri
         page = served(uri, in_browser(uri, self._tracker.run_page(self.run_id)))
         label = f"{spec.method_label}, seed {spec.seed}: {status.replace('_', ' ')} after epoch {self.done}"
-        lines = map(escape_to_one_line, (f"run {self.run_id}, {label}", f"run page: {page}"))
-        print(encodable("\n".join(lines), sys.stdout))
+        edition = edition_for(self.headline)
+        suffix = f" --edition {edition}" if edition not in ("", DEFAULT_EDITION) else ""
+        audit = command_on(f"audit --experiment {shlex.quote(self._tracker.get(self.run_id).experiment)}{suffix}", uri)
+        lines = (f"run {self.run_id}, {label}", f"run page: {page}", f"to judge the runs: {audit}")
+        print(encodable("\n".join(map(escape_to_one_line, lines)), sys.stdout))
 
     def _receive(self, row: EpochRow) -> None:
         self._rows.add(row, tensors_digest_of(self._network, self._trained))

@@ -26,9 +26,9 @@ OPTIONS = f"{schema.PARAM}method_options/"
 
 
 def shown_run(run_id: str, store: str) -> tuple[RunRecord, RecordedVerdict, str]:
-    """Return the record of an ended run, and the verdict in the report of its newest audit and the address of its form.
+    """Return the record of an ended run, its verdict, and the address of its form.
 
-    The address is empty if no audit wrote a form for the run.
+    The verdict is that in the report of the newest audit. The address is empty if no audit wrote a form for the run.
 
     Args:
         run_id: Id of the run, or the first characters of the id. The id that an imported run had in its bundle is also valid.

@@ -45,7 +45,7 @@ class ForwardTraits:
 
 
 def remarks_on(network: nn.Module, traits: ForwardTraits) -> tuple[str, ...]:
-    """Return the sentences about a measured network: its forward pass, and arguments of `adapt` that no pass has used."""
+    """Return the sentences about a forward pass and about unused arguments of `adapt`."""
     return (*traits.remarks, *getattr(network, "notes", ()))
 
 

@@ -27,6 +27,7 @@ from fa_registry.reporting.labels import command, control_of, group_label, train
 from fa_registry.reporting.pages.form_tables import (
     aggregates,
     card,
+    commit_in,
     description,
     first_fires,
     gamma_table,
@@ -411,15 +412,13 @@ def _whose_file(study: str) -> str:
 def _checkout(record: RunRecord) -> str:
     """Return the command that checks out the commit of the run.
 
-    If the commit is not known, return a comment with the version of this package. For a run of a user-supplied loop, the commit is
-    that of the user's script.
+    If the commit is not known, return a comment with the version of this package. For a run of a user-supplied loop, return a
+    comment with the commit of the user's script.
     """
-    loop = record.provenance.get(OWN_LOOP)
-    fields = loop or record.provenance
-    commit, dirty = fields.get("commit"), fields.get("dirty")
+    if loop := record.provenance.get(OWN_LOOP):
+        return _comment(f"script {loop.get('script')}: commit {commit_in(loop)}")
+    commit, dirty = record.provenance.get("commit"), record.provenance.get("dirty")
     if not is_commit(commit):
-        if loop:
-            return _comment(f"script {loop.get('script')}: commit {commit or 'not recorded'}")
         version = record.provenance.get("fa_registry") or (record.provenance.get("versions") or {}).get("fa_registry")
         return _comment(f"commit: {commit or 'not recorded'}; fa_registry {version or 'of a version not recorded'}")
     line = f"git checkout {shlex.quote(str(commit))}"

@@ -338,14 +338,15 @@ def _versions(record: RunRecord) -> str:
 def _commit(record: RunRecord) -> str:
     """Return the commit of the code that trained the run: of the user's script, or of this package."""
     loop = record.provenance.get(OWN_LOOP)
-    return f"{_commit_in(loop)}: script {loop.get('script')}" if loop else _commit_in(record.provenance)
+    return f"{commit_in(loop)}: script {loop.get('script')}" if loop else commit_in(record.provenance)
 
 
 def _commit_of_package(record: RunRecord) -> str:
-    return _commit_in(record.provenance) if OWN_LOOP in record.provenance else ""
+    return commit_in(record.provenance) if OWN_LOOP in record.provenance else ""
 
 
-def _commit_in(fields: Mapping[str, Any]) -> str:
+def commit_in(fields: Mapping[str, Any]) -> str:
+    """Return a recorded commit and the state of its working tree, or why no commit is known."""
     commit, dirty = fields.get("commit"), fields.get("dirty")
     if not is_commit(commit):
         return description(commit)
