@@ -11,23 +11,35 @@ from pathlib import Path
 from typing import Any
 
 PACKAGES = ("fa_registry", "torch", "numpy", "scipy", "scikit-learn", "safetensors", "mlflow")
-NOT_A_CHECKOUT = "not a git checkout"
+NOT_A_CHECKOUT, NO_REPOSITORY = "not a git checkout", "no repository"
+UNKNOWN = "unknown"  # prefix of a commit that git could not name
 
 
 @cache  # imported code does not change while the process runs
 def commit() -> tuple[str, bool | None]:
-    """Return the git commit of this source checkout and whether it has local changes.
+    """Return the git commit of this source checkout and whether it has local changes, as `commit_of`.
 
-    The commit of an installed wheel is NOT_A_CHECKOUT. The second value is None if local changes are unknown.
+    The commit of an installed wheel is NOT_A_CHECKOUT.
     """
     root = Path(__file__).resolve().parent.parent
-    if not (root / ".git").exists():
-        return NOT_A_CHECKOUT, None
+    return commit_of(root) if (root / ".git").exists() else (NOT_A_CHECKOUT, None)
+
+
+def commit_of(path: Path) -> tuple[str, bool | None]:
+    """Return the git commit of the repository of a file or folder, and whether it has local changes.
+
+    A new file counts as a change only if it is `path` or in this folder. The commit is NO_REPOSITORY if no folder above has a
+    repository. The second value is None if local changes are unknown.
+    """
+    folder = path if path.is_dir() else path.parent
+    if not any((parent / ".git").exists() for parent in (folder, *folder.parents)):
+        return NO_REPOSITORY, None
     try:
-        head = _git(root, "rev-parse", "HEAD")
-        return head, bool(_git(root, "status", "--porcelain"))
+        head = _git(folder, "rev-parse", "HEAD")
+        status = ("status", "--porcelain")
+        return head, bool(_git(folder, *status, "--untracked-files=no") or _git(folder, *status, "--", str(path)))
     except (OSError, subprocess.SubprocessError) as error:
-        return f"unknown: {error}", None
+        return f"{UNKNOWN}: {error}", None
 
 
 @cache  # reading the metadata of the packages takes 20 ms
@@ -53,12 +65,9 @@ def collect(threads: int, gpu: str = "") -> dict[str, Any]:
     return {"commit": head, "dirty": dirty, "versions": dict(versions()), "hardware": hardware(gpu), "threads": threads}
 
 
-def commit_of(folder: Path) -> str:
-    """Return the git commit of a folder, with a `+` if files were changed; empty if there is no commit."""
-    try:
-        return _git(folder, "describe", "--always", "--abbrev=40", "--dirty=+")
-    except (OSError, subprocess.SubprocessError):
-        return ""
+def is_commit(text: Any) -> bool:
+    """Return whether a recorded text is a commit, and not the reason why none is known."""
+    return bool(text) and text not in (NOT_A_CHECKOUT, NO_REPOSITORY) and not str(text).startswith(UNKNOWN)
 
 
 def _git(root: Path, *arguments: str) -> str:

@@ -161,3 +161,23 @@ def test_the_global_generator_is_left_alone():
 def test_an_unknown_stream_is_refused():
     with pytest.raises(ValueError, match="unknown stream 'inti'; known: init, feedback"):
         generator(1, "inti")
+
+
+def test_the_commit_of_a_script_is_that_of_its_own_repository(tmp_path):
+    """A script that git does not know is a change; other new files, such as a store, are none."""
+    script = tmp_path / "train.py"
+    script.write_text("pass")
+    assert provenance.commit_of(script) == (provenance.NO_REPOSITORY, None)
+
+    def git(*arguments):
+        return provenance._git(tmp_path, "-c", "user.name=a", "-c", "user.email=a@b", *arguments)
+
+    git("init")
+    git("commit", "--allow-empty", "-m", "first")
+    assert provenance.commit_of(script) == (git("rev-parse", "HEAD"), True)
+    git("add", "train.py")
+    git("commit", "-m", "second")
+    (tmp_path / "mlflow.db").touch()
+    assert provenance.commit_of(script) == (git("rev-parse", "HEAD"), False)
+    script.write_text("0")
+    assert provenance.commit_of(script) == (git("rev-parse", "HEAD"), True)

@@ -7,7 +7,7 @@ of a wrong network for ViT and ResNet.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -28,6 +28,7 @@ from fa_registry.errors import InvalidFields, UsageError, unknown_name_text
 from fa_registry.tasks._user_loss import Loss, loss_problem
 
 SKIPS = ("outside", "inside", "none")
+UNUSED_STATE = "the function `state` of adapt was not used, because every site returns a tensor"
 GRADIENTS = ("backward", "forward")  # the sources of the reference gradient, see adapt
 # Tolerance in roundings of the largest value, because the model may add h and f in a fused operation. A larger tolerance would
 # accept a wrong h if f has exploded.
@@ -85,6 +86,12 @@ class AdaptedNetwork(nn.Module):
         self.reads = reads or ModelIO()
         self.gradient = gradient
         self.loss = loss
+        self.is_state_used: bool | None = None  # None before a pass
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences about arguments of `adapt` that no pass has used."""
+        return (UNUSED_STATE,) if self.reads.state and self.is_state_used is False else ()
 
     def __repr__(self) -> str:
         """Return one line; the repr of `model` lists the modules."""
@@ -112,6 +119,7 @@ class AdaptedNetwork(nn.Module):
         if shifts is None:
             flow.check_runs()
             self._resolve(flow)
+            self.is_state_used = flow.is_state_used or bool(self.is_state_used)
         states = declared_states(flow, self.sites, self.skip)
         if shifts is None:
             self._check(flow, states)
@@ -189,6 +197,7 @@ class _Flow:
     ):
         self.sites = sites
         self.state = state
+        self.is_state_used = False  # whether a site returned anything but a tensor
         self.bypassed = skip != "inside"
         self.skip = skip
         self.shifts = shifts
@@ -338,6 +347,7 @@ class _Flow:
         site = self._site(name)
         if site is None:
             return output
+        self.is_state_used |= not isinstance(output, Tensor)
         state = self.state(output) if self.state and not isinstance(output, Tensor) else output
         if not isinstance(state, Tensor):
             hint = (
@@ -488,13 +498,14 @@ def adapt(
             stream in place.
     """
     model, wrappers = unwrapped(model)
-    listed = [sites] if isinstance(sites, (str, nn.Module)) else list(sites)
+    is_listed = isinstance(sites, Iterable) and not isinstance(sites, (str, nn.Module))
+    listed = list(sites) if is_listed else [sites]
     readout = _inside(readout, wrappers)
     names = tuple(_inside(name, wrappers) if isinstance(name, str) else name for name in listed)
     names = names or tuple(f"blocks.{index}" for index in range(len(getattr(model, "blocks", ()))))
     modules = dict(model.named_modules())
     reads = {"inputs": inputs, "output": output, "state": state}
-    skip = skip or ("" if sites else "outside")
+    skip = skip or ("" if listed else "outside")
     problems = [*_wrong_sites(model, sites, names), *_wrong_arguments(readout, skip, gradient, modules, reads)]
     problems += [f"loss: {problem}"] if (problem := loss_problem(loss)) else []
     problems += [] if problems else [f"stream: {problem}" for problem in _wrong_streams(stream, names, modules)]

@@ -246,11 +246,12 @@ def show(run_id: str, store: str, as_json: bool) -> None:
 
     The metrics are shown for each site. RUN_ID is a run id, or the first characters of a run id.
     """
+    from fa_registry import jsonio
     from fa_registry.inspection import inspect_runs
 
-    record, verdict = inspect_runs.shown_run(run_id, store)
+    record, verdict, form = inspect_runs.shown_run(run_id, store)
     if as_json:
-        print_json(record)
+        print_json({**jsonio.encode(record), "form": form})
         return
     from fa_registry.metrics import NOT_SHOWN  # imports numpy, which --help does not need
 
@@ -265,6 +266,11 @@ def show(run_id: str, store: str, as_json: bool) -> None:
     table(["metric", *(f"site {site}" for site in range(count))], rows, "by site")
     table(["metric", "value"], [[name, text(reading)] for name, reading in scalars.items()], "scalars")
     print_out(f"run {record.run_id} · {record.name} · {record.status}", *_run_answer(record, verdict))
+    if form:
+        from fa_registry.tracking.store import resolve_uri
+        from fa_registry.tracking.stores import served
+
+        print_out(f"form: {served(resolve_uri(store), form)}")
 
 
 def _run_answer(record: RunRecord, verdict: RecordedVerdict) -> Iterator[str]:

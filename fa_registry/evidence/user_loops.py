@@ -27,7 +27,7 @@ from fa_registry.training.checkpoint import load_into, load_tensors
 from fa_registry.training.devices import pinned_threads, threads_refused
 from fa_registry.training.input_validation import Checks
 from fa_registry.training.reference import WIDTHS
-from fa_registry.training.user_model import UserCreditRule, measured, own_network
+from fa_registry.training.user_model import UserCreditRule, measured
 from fa_registry.training.user_run_setup import LOSS, OWN_LOOP, UserRunSetup
 
 REPORTED = "accuracy, losses and all metrics of the credit are as the author of the loop reported them"
@@ -104,7 +104,7 @@ def _measured_again(tracker: Tracker, record: RunRecord, story: Any) -> tuple[Me
     checks = Checks(f"run {record.run_id}")
     gradient = str(story.get("gradient", ""))
     declared = (story.get("sites", ()), story.get("skip") or "outside", story.get("readout", ""), gradient)
-    network = built if isinstance(built, AdaptedNetwork) else own_network(checks, model, *declared)
+    network = built if isinstance(built, AdaptedNetwork) else checks.network(model, *declared)
     checks.finish()
     loss, is_loss_known = _loss(record, getattr(built, LOSS, ""))
     members = diagnostics.CATALOG.built_in().values()

@@ -15,12 +15,14 @@ from torch import Tensor, nn
 from fa_registry import jsonio
 from fa_registry.diagnostics import CATALOG
 from fa_registry.errors import InvalidFields
+from fa_registry.jsonio import parse_fields
 from fa_registry.network_mode import gradients_enabled, usable_for_gradients
 from fa_registry.records import Measurements, Reading
 from fa_registry.seeding import generators_unchanged
 from fa_registry.tasks._user_loss import CROSS_ENTROPY, Loss, loss_name, user_task
+from fa_registry.training.forward_traits import remarks_on
 from fa_registry.training.input_validation import Checks
-from fa_registry.training.user_model import CreditRule, FreshRule, UserCreditRule, measured, own_network
+from fa_registry.training.user_model import DRAWS, CreditRule, FreshRule, UserCreditRule, measured
 
 MEASURED = ("h_norm", "gain", "g_norm", "fidelity", "gamma", "gamma_flat", "gamma_null", "norm_ratio", "aggregates")
 # of the table that str() returns
@@ -152,17 +154,22 @@ def alignment(
     Reading(value=0.31, reason='')
     """
     checks = Checks("alignment")
-    network = own_network(checks, model, sites, skip, readout, gradient)
+    network = checks.network(model, sites, skip, readout, gradient)
     loss = checks.loss(network, loss)
     batch = _checked_batch(checks, network, batch, loss)
-    checks.problems += _problems(credit, fresh, draws)
+    rules = {"credit": credit, **({"fresh": fresh} if fresh is not None else {})}
+    checks.problems += [f"{name}: expected a function" for name, rule in rules.items() if not callable(rule)]
+    checks.problems += parse_fields(DRAWS, {"draws": draws})[1]
     checks.finish()
     rule = UserCreditRule("alignment", model, credit, fresh, draws)
     members, task = [CATALOG.get(name) for name in MEASURED], user_task(batch[1], loss)
     measurements, reference = measured(network, *batch, rule, members, task=task)
     if fresh and (failure := measurements.failures.get("gamma_null")):
         raise InvalidFields("alignment", ["fresh: " + failure.splitlines()[-1].strip(" -")])
-    names, remarks = _names(network, measurements), (*checks.traits.remarks, *filter(None, [reference.zero]))
+    names, remarks = (
+        _names(network, measurements),
+        (*remarks_on(network, checks.traits), *filter(None, [reference.zero])),
+    )
     return Alignment(names, measurements, draws if fresh else 0, reference.source, loss_name(loss), remarks)
 
 
@@ -174,13 +181,6 @@ def _checked_batch(checks: Checks, network: nn.Module | None, batch: Any, loss: 
     pair = tuple(map(usable_for_gradients, batch))
     checks.batch(network, *pair, ("batch[0]", "batch[1]"), loss=loss)
     return pair
-
-
-def _problems(credit: Any, fresh: Any, draws: Any) -> list[str]:
-    is_valid_count = isinstance(draws, int) and not isinstance(draws, bool) and draws >= 2
-    problems = [] if is_valid_count else [f"draws: expected a whole number of at least 2, found {draws!r}"]
-    rules = {"credit": credit} | ({} if fresh is None else {"fresh": fresh})
-    return problems + [f"{name}: expected a function" for name, rule in rules.items() if not callable(rule)]
 
 
 def _names(network: nn.Module, measurements: Measurements) -> tuple[str, ...]:

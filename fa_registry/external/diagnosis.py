@@ -25,6 +25,7 @@ from fa_registry.protocol.rules import Edition, load_edition
 from fa_registry.records import Measurements, Reading, RunAudit
 from fa_registry.seeding import generators_unchanged
 from fa_registry.tasks._user_loss import CROSS_ENTROPY, Loss, loss_name, user_task
+from fa_registry.training.forward_traits import remarks_on
 from fa_registry.training.input_validation import Batch, Checks
 
 # This edition limits max ‖h_l‖ / ‖h_0‖ to 50 (growth of the whole stream), as in the published report.
@@ -184,6 +185,7 @@ def diagnose(
     method_name: str = "",
     notes: str = "",
     *,
+    sites: Sequence[str] = (),
     edition: str = EDITION,
     loss: Loss = "",
 ) -> DiagnosisReport:
@@ -201,6 +203,7 @@ def diagnose(
         frozen_baseline_acc: accuracy of the frozen baseline on the whole test set, as a fraction.
         method_name: name of the method in the report.
         notes: text that is appended to the report.
+        sites: as for `adapt`; ignored for a result of `adapt`.
         edition: name or .toml file of the edition. The default edition judges the growth of the whole stream,
             max ‖h_l‖ / ‖h_0‖ > 50, as in the published report. Edition `2026-04` judges the growth of each block.
         loss: loss that trains the model, as for `adapt`. The default is the loss that `adapt` received, or the cross entropy of
@@ -213,7 +216,7 @@ def diagnose(
     """
     every_rule = load_edition(edition)
     rules, skip_remarks = _applicable(every_rule, frozen_baseline_acc)
-    checks, network, batches, loss = _checked(model, eval_batches, headline_acc, frozen_baseline_acc, loss)
+    checks, network, batches, loss = _checked(model, sites, eval_batches, headline_acc, frozen_baseline_acc, loss)
     checks.finish()
     measurements, layer, zero = _measured(network, batches, headline_acc, loss)
     stability = measurements.scalars[STABILITY]
@@ -229,7 +232,12 @@ def diagnose(
         verdict=_in_text(audit, rules),
         edition=rules.name,
         notes=notes,
-        remarks=(*checks.traits.remarks, *filter(None, [zero]), *_remarks(batches, measurements, audit), *skip_remarks),
+        remarks=(
+            *remarks_on(network, checks.traits),
+            *filter(None, [zero]),
+            *_remarks(batches, measurements, audit),
+            *skip_remarks,
+        ),
         thresholds=_thresholds(every_rule),
         flags=_flags(audit),
         loss=loss_name(loss),
@@ -267,6 +275,7 @@ def _in_text(audit: RunAudit, edition: Edition) -> str:
 
 def _checked(
     model: nn.Module,
+    sites: Sequence[str],
     eval_batches: Iterable[tuple[Tensor, Tensor]],
     headline: float | None,
     frozen: float | None,
@@ -278,7 +287,7 @@ def _checked(
     """
     checks = Checks("diagnose")
     checks.fractions(headline_acc=headline, frozen_baseline_acc=frozen)
-    network, indexed_batches = checks.network(model), checks.batches(eval_batches)
+    network, indexed_batches = checks.network(model, sites), checks.batches(eval_batches)
     loss = checks.loss(network, loss)
     indexed_batches = {index: tuple(map(usable_for_gradients, pair)) for index, pair in indexed_batches.items()}
     for index, (x, y) in indexed_batches.items():
@@ -306,11 +315,12 @@ def _measured(
     network: nn.Module, batches: Sequence[Batch], headline: float | None, loss: Loss
 ) -> tuple[Measurements, int, str]:
     """Return the metrics, the site ⌊L/2⌋ of the stability over batches, and why ‖g_L‖ is exactly 0, or ""."""
-    first, objection = checked(network, *batches[0], "diagnose", user_task(batches[0][1], loss))
+    first, check = checked(network, *batches[0], "diagnose", user_task(batches[0][1], loss))
     layer = (first.sites - 1) // 2
-    stability = Reading(None, objection) if objection else _stability(network, batches, first, layer, loss)
+    is_wrong = bool(check and check.objection)
+    stability = Reading(None, check.objection) if is_wrong else _stability(network, batches, first, layer, loss)
     scalars = {ACCURACY.name: accuracy(headline), STABILITY: stability}
-    return measured(first, scalars, objection), layer, first.zero_reason(-1)
+    return measured(first, scalars, check), layer, first.zero_reason(-1)
 
 
 def _stability(network: nn.Module, batches: Sequence[Batch], first: Observation, layer: int, loss: Loss) -> Reading:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 from torch import Tensor, nn
@@ -20,11 +21,12 @@ from fa_registry.protocol.rules import STRICT, Edition, load_edition
 from fa_registry.protocol.verdict import PROVISIONAL, verdict
 from fa_registry.records import Finding, RunAudit, Verdict
 from fa_registry.tasks._user_loss import Loss, loss_name, user_task
+from fa_registry.training.forward_traits import remarks_on
 from fa_registry.training.input_validation import Checks
 
 EDITION = "2026-05"
 FORMATS = {
-    "D1_scale_growth": "max growth {max_growth:.4g} (limit {threshold:g})",
+    "D1_scale_growth": "max growth {max_growth:.4g} in block {block} (limit {threshold:g})",
     "D2_ref_validity": "‖g_L‖ {g_L:.4g} (floor {floor:g})",
     "D3_depth_utility": "margin {margin_pp:+.2f} pp over the frozen control (required {threshold_pp:g})",
 }
@@ -61,6 +63,7 @@ class FAProtocol:
         d2_factor: see d2_eps.
         d3_margin_pp: required accuracy gain over the frozen baseline, in percentage points. In the report, `margin` and
             `margin_threshold` are fractions, as published.
+        sites: as for `adapt`; ignored for a result of `adapt`.
         strict: if true, the verdict is FAIL if any rule fires, as in the published code. By default the verdict is FAIL if
             (D1 and D2) or D3 fires, and WARN if only D1 or only D2 fires, as in the README of that code and in the paper. If no
             frozen accuracy is given, D1 and D2 alone decide a strict verdict, which may be PASS, as in the published code.
@@ -84,11 +87,12 @@ class FAProtocol:
         d2_factor: float = 10.0,
         d3_margin_pp: float = 2.0,
         *,
+        sites: Sequence[str] = (),
         strict: bool = False,
         loss: Loss = "",
     ):
         checks = Checks("FAProtocol")
-        network = checks.network(model)
+        network = checks.network(model, sites)
         loss = checks.loss(network, loss)
         x_eval, y_eval = map(usable_for_gradients, (x_eval, y_eval))
         checks.batch(network, x_eval, y_eval, ("x_eval", "y_eval"), loss=loss)
@@ -114,7 +118,8 @@ class FAProtocol:
 
         Returns:
             The report as a dictionary with the keys of the published code: verdict, test_acc, diagnostics, remarks, provisional;
-            and with the key loss, the name of the loss.
+            and with two more: loss, the name of the loss, and reference_check, the relative deviations of the gradient from finite
+            differences at sites 0..L and whether one is too large. It is None if finite differences gave the gradient.
             `diagnostics` contains one dictionary per rule, with norms of sites 0..L, growth of blocks 1..L, and `margin` as a
             fraction. If a value is None, `remarks` contains the reason.
 
@@ -132,13 +137,17 @@ class FAProtocol:
         if provisional:
             warnings.warn(f"FAProtocol: {self._stand_in()}", EvidenceWarning, stacklevel=2)
         with gradients_enabled():
-            observation, objection = checked(self.network, self.x_eval, self.y_eval, "FAProtocol", self._task)
-        measurements = measured(observation, {ACCURACY.name: accuracy(test_acc)}, objection)
+            observation, check = checked(self.network, self.x_eval, self.y_eval, "FAProtocol", self._task)
+        measurements = measured(observation, {ACCURACY.name: accuracy(test_acc)}, check)
         edition = self.edition
         if self.strict and frozen_baseline_acc is None:  # the published code then judges by D1 and D2 alone
             edition = dataclasses.replace(edition, rules=tuple(rule for rule in edition.rules if not rule.reference))
         audit = judged(measurements, frozen_baseline_acc, edition)
         report = self._as_published(audit, frozen_baseline_acc, test_acc)
+        report["reference_check"] = check and {
+            "deviations": [reading.value for reading in check.deviations],
+            "fails": bool(check.objection),
+        }
         report["remarks"] += [f"‖g_L‖: {zero}. {ZERO}"] if (zero := observation.zero_reason(-1)) else []
         if provisional:
             report["verdict"] = _marked(audit, edition).label
@@ -148,7 +157,7 @@ class FAProtocol:
 
     @staticmethod
     def summary(report: dict[str, Any]) -> str:
-        """Return a report as text: four lines, and one line per remark.
+        """Return a report as text: five lines, and one line per remark.
 
         Margins are in percentage points.
 
@@ -163,8 +172,9 @@ class FAProtocol:
             values = report["diagnostics"][name]
             state = {True: "FIRES", False: "ok", None: "N/A"}[values["fires"]]
             has_values = all(values[key] is not None for key in ("max_growth", "g_L", "margin") if key in values)
-            lines.append(f"{name}: {state}" + (f", {text.format(**values, **_in_pp(values))}" if has_values else ""))
-        return "\n".join([*lines, *(f"note: {remark}" for remark in report.get("remarks", ()))])
+            lines.append(f"{name}: {state}" + (f", {text.format(**values, **_shown(values))}" if has_values else ""))
+        notes = (f"note: {remark}" for remark in report.get("remarks", ()))
+        return "\n".join([*lines, _check_line(report["reference_check"]), *notes])
 
     def _stand_in(self) -> str:
         return (
@@ -209,7 +219,7 @@ class FAProtocol:
                 if _fires(finding) is None or finding.observed.value is None
             ]
             + ([] if "D3" in findings else [NO_CONTROL])
-            + list(self.traits.remarks),
+            + list(remarks_on(self.network, self.traits)),
             "provisional": False,
             "loss": self.loss,
         }
@@ -232,8 +242,24 @@ def _marked(audit: RunAudit, edition: Edition) -> Verdict:
     return verdict(audit.record, findings, edition)
 
 
-def _in_pp(values: dict[str, Any]) -> dict[str, float]:
-    """Return the margins of D3 in percentage points, or an empty dict for other rules."""
-    if "margin" not in values:
-        return {}
-    return {"margin_pp": 100 * values["margin"], "threshold_pp": 100 * values["margin_threshold"]}
+def _check_line(check: dict[str, Any] | None) -> str:
+    """Return the line about the check of the reference gradient by finite differences of the loss."""
+    deviations = [value for value in check["deviations"] if value is not None] if check else []
+    if not check:
+        result = "none, because finite differences of the loss gave the gradient"
+    elif check["fails"]:
+        result = "FAILS, so D2 is not judged"
+    elif deviations:
+        result = f"ok, the gradient differs from finite differences by at most {max(deviations):.2g} of their norm"
+    else:
+        result = "none, because no difference of the loss is finite"
+    return f"reference check: {result}"
+
+
+def _shown(values: dict[str, Any]) -> dict[str, float]:
+    """Return values that only the line of a rule has: the block of D1, and the margins of D3 in pp."""
+    if "max_growth" in values:
+        return {"block": 1 + values["per_block_growth"].index(values["max_growth"])}
+    if "margin" in values:
+        return {"margin_pp": 100 * values["margin"], "threshold_pp": 100 * values["margin_threshold"]}
+    return {}

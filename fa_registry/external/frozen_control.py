@@ -6,6 +6,7 @@ Rule D3 compares the accuracy of a method with the accuracy of this control.
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -17,13 +18,14 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.utils._pytree import tree_map_only
 
-from fa_registry.architectures import AdaptedNetwork
+from fa_registry.architectures import AdaptedNetwork, unwrapped
 from fa_registry.architectures._site_names import advice
-from fa_registry.errors import UsageError
+from fa_registry.errors import UsageError, join_names
 from fa_registry.external.block_parameters import parameters_between
 from fa_registry.network_mode import gradients_enabled, usable_for_gradients
+from fa_registry.output_streams import encodable
+from fa_registry.text_safety import escape_to_one_line
 from fa_registry.training.checkpoint import content_digest
-from fa_registry.training.user_model import unwrapped
 
 LOG = logging.getLogger(__name__)
 # parts of the messages of torch and Python if a loop uses a gradient that frozen weights do not have
@@ -43,7 +45,7 @@ def frozen_control(
     If `track` records a run of the model inside this context, the run is the frozen control of the method's runs with the same
     seed, data set and epochs. The frozen weights have requires_grad False. A loop may call `h.backward(credit)` on a layer's
     output. Therefore the output of a layer with frozen weights still requires a gradient. The names of the frozen modules or
-    parameters are logged and recorded with the run. On exit, the weights are unfrozen.
+    parameters are printed in one line and recorded with the run. On exit, the weights are unfrozen.
 
     Args:
         model: the model that is trained, or the result of `adapt` for it.
@@ -78,7 +80,8 @@ def frozen_control(
                 cleanup.callback(module.register_forward_hook(_requiring_gradient).remove)
         _FROZEN[inner] = {name: content_digest(parts[name]) for name in names}
         cleanup.callback(_FROZEN.pop, inner)
-        LOG.info("frozen_control: these modules or parameters are frozen: %s", ", ".join(names))
+        tensors = "1 parameter" if len(weights) == 1 else f"{len(weights)} parameters"
+        print(encodable(escape_to_one_line(f"frozen: {tensors}: {join_names(names)}"), sys.stdout))
         try:
             yield model
         except (RuntimeError, TypeError, AttributeError, ValueError) as error:
@@ -103,6 +106,11 @@ def blocks_to_freeze(
     model: nn.Module, blocks: Sequence[str] = (), sites: Sequence[str] = (), x: Any = None
 ) -> tuple[str, ...]:
     """Return the modules and parameters that `frozen_control` would freeze with the same arguments."""
+    for argument, given in (("blocks", blocks), ("sites", sites)):
+        is_list = isinstance(given, Sequence) and not isinstance(given, str)
+        if not is_list or not all(isinstance(name, str) for name in given):
+            problem = f"expected a list of names, found {given!r:.80}"
+            raise UsageError(f"frozen_control: {argument}: {problem}; {advice(_inner(model), argument)}")
     if isinstance(model, AdaptedNetwork) and x is not None:
         sites = tuple(sites) or model.sites
     if sites and not blocks:

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import torch
 from torch import Tensor, nn
 
-from fa_registry.diagnostics import CATALOG, Observation, eval_mode
+from fa_registry.diagnostics import CATALOG, Observation, ReferenceCheck, eval_mode
 from fa_registry.diagnostics.base import NO_INITIAL, SiteBySample
 from fa_registry.metrics import ACCURACY
 from fa_registry.network_mode import tensors_unchanged
@@ -51,16 +51,15 @@ def observed(
 
 def checked(
     network: nn.Module, x: Tensor, y: Tensor, subject: str, task: Task | None = None
-) -> tuple[Observation, str]:
+) -> tuple[Observation, ReferenceCheck | None]:
     """Observe one batch, as `observed`, and check the reference gradient.
 
-    The second value is the reason why the backward pass does not compute the gradient; empty if the check found no error.
+    The check is None if finite differences of the loss gave the gradient.
     """
     forward_backward = observed_look(network, x, y, subject, task=task)
     forward_backward, check = reference.checked(network, x, y, forward_backward, task=task)
     observation = forward_backward.observation(None)
-    objection = check.objection if check else ""
-    return (reference.unreferenced(observation) if objection else observation), objection
+    return (reference.unreferenced(observation) if check and check.objection else observation), check
 
 
 def _lower_median(norms: SiteBySample) -> SiteBySample:
@@ -68,7 +67,9 @@ def _lower_median(norms: SiteBySample) -> SiteBySample:
     return torch.from_numpy(norms).median(dim=1, keepdim=True).values.numpy()
 
 
-def measured(observation: Observation, scalars: Mapping[str, Reading], objection: str = "") -> Measurements:
+def measured(
+    observation: Observation, scalars: Mapping[str, Reading], check: ReferenceCheck | None = None
+) -> Measurements:
     """Return the metrics of one batch.
 
     As in the published code, g_norm_mean_ce is the norm of the gradient of the mean loss over this batch.
@@ -76,8 +77,9 @@ def measured(observation: Observation, scalars: Mapping[str, Reading], objection
     Args:
         observation: result of `observed` or `checked`.
         scalars: further metrics that are added to the result.
-        objection: the reason that `checked` returned. If it is not empty, metrics that use the gradient have no value.
+        check: check of the reference gradient. If it has an objection, metrics that use the gradient have no value.
     """
+    objection = check.objection if check else ""
     # input of the norm diagnostics, in which the lower median over the samples replaces the norms of the samples
     median = SimpleNamespace(
         hidden_norms=_lower_median(observation.hidden_norms),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
@@ -33,23 +34,26 @@ from fa_registry.jsonio import parse_fields
 from fa_registry.metrics import ACCURACY, TOKEN_LOSS, Headline
 from fa_registry.network_mode import gradients_enabled, tensors_unchanged
 from fa_registry.output_streams import encodable
-from fa_registry.records import Measurements, Reading, RunSpec
+from fa_registry.records import Measurements, Reading, RunSpec, Scalar
 from fa_registry.records.manifest_checks import EPOCH_WEIGHTS, never_changed
-from fa_registry.records.runs import STRUCTURE
+from fa_registry.records.runs import CHANCE, STRUCTURE
 from fa_registry.seeding import generators_unchanged
-from fa_registry.studies.editions import DEFAULT_EDITION
+from fa_registry.studies.editions import DEFAULT_EDITION, edition_for
 from fa_registry.studies.rule_monitor import Monitor, checked_watch
-from fa_registry.tasks._user_loss import Loss, loss_name
+from fa_registry.tasks import Task, task_of
+from fa_registry.tasks._user_loss import Loss, class_numbers, loss_name, user_task
+from fa_registry.tasks.token_prediction import IGNORED
 from fa_registry.text_safety import escape_to_one_line, name_problem
 from fa_registry.tracking.base import RetentionOptions
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
+from fa_registry.tracking.store import command_on
 from fa_registry.tracking.stores import in_browser, open_tracker, registry_folder, served
 from fa_registry.tracking.writer import RunWriter
 from fa_registry.training.input_validation import Checks
 from fa_registry.training.loop import EpochRow, TrainingOutcome, has_diverged
 from fa_registry.training.reference import EVERY, SAMPLES
 from fa_registry.training.specs import TYPES
-from fa_registry.training.user_model import CreditRule, FreshRule, UserCreditRule, measured, own_network
+from fa_registry.training.user_model import DRAWS, CreditRule, FreshRule, UserCreditRule, measured
 from fa_registry.training.user_run_setup import DIGITS, LOSS, OWN, EpochJournal, UserRunSetup, structure
 
 LOG = logging.getLogger(__name__)
@@ -58,13 +62,15 @@ NOT_GIVEN = "no {} was given"  # a main metric that the loop did not report
 NO_ONE_CALLED = (
     "the loop ended without a call of run.epoch(), so nothing was measured after the start and the run is not complete"
 )
-STATED = "the author of the loop reported method, seed, data set, accuracies and losses; the author's function returned the credit"
+STATED = (
+    "the author of the loop reported method, seed, data set, test labels, accuracies and losses; the author's function returned "
+    "the credit"
+)
 NOT_TRAINED = (
     "run.epoch: the weights of the tracked model did not change until epoch {}. If the loop trains another object, such as a copy, "
     "pass that object to fa_registry.track"
 )
-NUMBERS = {name: TYPES[name] for name in ("seed", "epochs")}  # argument of `track` → its type
-DRAWS = 20  # number of random feedback samples for the null distribution of Γ, as for a built-in training loop
+NUMBERS = {**{name: TYPES[name] for name in ("seed", "epochs")}, **DRAWS}  # argument of `track` → its type
 
 
 class TrackedRun:
@@ -125,6 +131,8 @@ class TrackedRun:
         first = EpochRow(0, self._measured({}, 0)) if not earlier else None  # may raise, so no run exists before
         if first:
             self._initial_norms = _norms(first)
+        for note in getattr(self._network, "notes", ()):
+            print(f"note: {note}")
         self._writer = self._begin()
         try:
             self._writer.start(self._setup.network if first else None)
@@ -232,8 +240,11 @@ class TrackedRun:
         uri = self._tracker.uri
         page = served(uri, in_browser(uri, self._tracker.run_page(self.run_id)))
         label = f"{spec.method_label}, seed {spec.seed}: {status.replace('_', ' ')} after epoch {self.done}"
-        lines = map(escape_to_one_line, (f"run {self.run_id}, {label}", f"run page: {page}"))
-        print(encodable("\n".join(lines), sys.stdout))
+        edition = edition_for(self.headline)
+        suffix = f" --edition {edition}" if edition not in ("", DEFAULT_EDITION) else ""
+        audit = command_on(f"audit --experiment {shlex.quote(self._tracker.get(self.run_id).experiment)}{suffix}", uri)
+        lines = (f"run {self.run_id}, {label}", f"run page: {page}", f"to judge the runs: {audit}")
+        print(encodable("\n".join(map(escape_to_one_line, lines)), sys.stdout))
 
     def _receive(self, row: EpochRow) -> None:
         self._rows.add(row, tensors_digest_of(self._network, self._trained))
@@ -281,12 +292,14 @@ def track(
     credit: CreditRule | None = None,
     *,
     fresh: FreshRule | None = None,
+    draws: int = 20,
     control: bool | Sequence[str] = False,
     skip: str = "",
     readout: str = "",
     gradient: str = "",
     loss: Loss = "",
     dataset: str = "",
+    test_labels: Tensor | Sequence[int] | None = None,
     factory: str = "",
     feedback: Mapping[str, Tensor] | nn.Module | None = None,
     epochs: int = 0,
@@ -313,8 +326,11 @@ def track(
         control: True makes the run a frozen control: all parameters that the forward pass reads between the first and the last
             site are frozen inside the `with` block. A list of names freezes these blocks or parameters instead.
         credit: function credit(model, x, y) → [c_0 … c_L], as for `alignment`. Without this function, Γ is not measured.
-        fresh: function that returns the credit with new random feedback, for the null distribution of Γ, as for `alignment`.
+        fresh, draws: function that returns the credit with new random feedback, for the null distribution of Γ, and how often it
+            is called; as for `alignment`.
         dataset: name of the data set [`own-` and the first digits of the digest of `eval`].
+        test_labels: labels of the whole test set, (N,) or (N, T). The run records their number and chance, as stated by you.
+            Rule D3 needs both.
         factory: function that builds the model, as `package.module:function`. The function takes no arguments. An audit with
             --factory calls this function. If the loss is a function, the factory returns the result of `adapt` with this loss.
         feedback: the feedback matrices (name → tensor), or the module that contains the matrices; stored with the run.
@@ -332,20 +348,21 @@ def track(
     ...         run.epoch(test_accuracy=accuracy())
     """
     checks = Checks("track")
-    network = own_network(checks, model, sites, skip, readout, gradient)
+    network = checks.network(model, sites, skip, readout, gradient)
     loss = checks.loss(network, loss)
     model, wrappers = unwrapped(model)
     batch, classes = _checked_batch(checks, network, eval, loss)
-    numbers, wrong = parse_fields(NUMBERS, {"seed": seed, "epochs": epochs})
+    numbers, wrong = parse_fields(NUMBERS, {"seed": seed, "epochs": epochs, "draws": draws})
     checks.problems += [*_problems(method, dataset, study, credit, fresh), *wrong]
     checks.problems += [*_wrong_control(model, control, wrappers), *_misfit(factory, network)]
     checks.finish()
+    draws, test_set = numbers.pop("draws"), _test_set(test_labels, user_task(batch[1], loss))
     frozen = _frozen(network, control, batch[0])
     dataset = dataset or f"{OWN}-{tensors_digest(*batch)[:DIGITS]}"
     spec = _spec(_inner(network), "bp" if frozen else method, dataset, bool(frozen), **numbers)
     story = _story(network, credit, frozen, loss, {"factory": factory, **dataclasses.asdict(checks.traits)}, wrappers)
-    setup = UserRunSetup(spec, _inner(network), batch, classes, _tensors(feedback), story, loss)
-    rule = UserCreditRule("track", model, None if frozen else credit, fresh, DRAWS)
+    setup = UserRunSetup(spec, _inner(network), batch, classes, _tensors(feedback), story, loss, test_set)
+    rule = UserCreditRule("track", model, None if frozen else credit, fresh, draws)
     tracker = open_tracker(store, experiment)
     keep = RetentionOptions(checkpoint_every, keep_states=0)
     writer = partial(RunWriter, tracker, setup, study, keep=keep, open_end=not spec.epochs)
@@ -361,6 +378,28 @@ def _checked_batch(checks: Checks, network: nn.Module | None, batch: Any, loss: 
     if checks.problems or y.dim() > 1 or y.is_floating_point():
         return (x, y), outputs  # for tokens, rows and values, the classes are the model's outputs
     return (x, y), int(y.max()) + 1
+
+
+def _test_set(labels: Any, task: Task) -> dict[str, Scalar]:
+    """Return the size of the test set with these labels and its chance, as conventions of a run.
+
+    Raises:
+        InvalidFields: the labels are not those of this task.
+    """
+    if labels is None:
+        return {}
+    try:
+        given = torch.as_tensor(labels).cpu()
+    except (TypeError, ValueError, RuntimeError):  # torch has no one error for values that are no numbers
+        given = torch.zeros(0)
+    numbers = given if given.is_floating_point() else given.long()
+    tested = numbers if task.by_position else class_numbers(numbers)
+    counted = torch.zeros(0) if tested is None else tested[tested != IGNORED] if task.by_position else tested
+    if not len(counted) or tested.dim() != 1 + task.by_position or tested.is_floating_point() or counted.min() < 0:
+        expected = "tokens (N, T)" if task.by_position else "class numbers (N,)"
+        found = f"{given.dtype} of shape {tuple(given.shape)}" if len(given) else f"a {type(labels).__name__}"
+        raise InvalidFields("track", [f"test_labels: expected {expected} of the whole test set, found {found}"])
+    return {"test_samples": len(tested), CHANCE: task_of(tested).chance(tested, tested)}
 
 
 def _frozen(network: nn.Module, control: bool | Sequence[str], x: Tensor) -> tuple[str, ...]:
@@ -475,7 +514,7 @@ def _story(
     story: dict[str, Any] = {"script": "no file (interactive session)"}
     if script.is_file():
         story = {"script": script.name, "sha256": jsonio.file_digest(script)}
-    story["commit"] = provenance.commit_of(script.parent if script.is_file() else Path.cwd())
+    story["commit"], story["dirty"] = provenance.commit_of(script.resolve() if script.is_file() else Path.cwd())
     if isinstance(network, AdaptedNetwork):
         story |= {"sites": list(network.sites), "skip": network.skip}
         story |= {"readout": network.readout, "gradient": network.gradient}

@@ -19,14 +19,16 @@ from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.run_state import HeartbeatMonitor, RunState
 from fa_registry.tracking.store import sqlite_path
-from fa_registry.tracking.stores import open_tracker
+from fa_registry.tracking.stores import in_browser, open_tracker
 
 SHOWN = 50  # default number of runs in a list
 OPTIONS = f"{schema.PARAM}method_options/"
 
 
-def shown_run(run_id: str, store: str) -> tuple[RunRecord, RecordedVerdict]:
-    """Return the record of an ended run, and the verdict in the report of its newest audit.
+def shown_run(run_id: str, store: str) -> tuple[RunRecord, RecordedVerdict, str]:
+    """Return the record of an ended run, its verdict, and the address of its form.
+
+    The verdict is that in the report of the newest audit. The address is empty if no audit wrote a form for the run.
 
     Args:
         run_id: Id of the run, or the first characters of the id. The id that an imported run had in its bundle is also valid.
@@ -42,7 +44,9 @@ def shown_run(run_id: str, store: str) -> tuple[RunRecord, RecordedVerdict]:
     if not RunState(run).has_results:
         text = failure_text(tracker, run.run_id) or "no failure was recorded"
         raise RegistryError(f"run {run.run_id} ({run.name}) is {RunState(run).status or 'without a status'}: {text}")
-    return read_record(tracker, run), recorded_verdicts(tracker, [run])[run.run_id]
+    form = tracker.link(run.run_id, schema.FORM) if tracker.artifact(run.run_id, schema.FORM) else ""
+    address = in_browser(tracker.uri, form)
+    return read_record(tracker, run), recorded_verdicts(tracker, [run])[run.run_id], address
 
 
 @dataclass(frozen=True)

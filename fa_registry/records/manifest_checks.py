@@ -58,7 +58,7 @@ PROVENANCE: Mapping[str, Any] = {
     "eval_indices": Wholes | None,  # null without an evaluation batch
     "hardware": dict[str, Any],
     "origin": dict[str, str],
-    OWN_LOOP: Annotated[dict[str, Any], Fields({EPOCH_WEIGHTS: Texts})],
+    OWN_LOOP: Annotated[dict[str, Any], Fields({EPOCH_WEIGHTS: Texts, "commit": str, "dirty": bool | None})],
     "versions": dict[str, str],
 }
 # Fields that only some runs have. TRAINED are recorded by every run that this package trained.

@@ -233,10 +233,26 @@ CAUSES: Mapping[UndecidedCause, str] = MappingProxyType(
 )
 
 
+# The same for runs of a user-supplied loop, where the author's next step differs.
+OWN_LOOP_CAUSES: Mapping[UndecidedCause, str] = MappingProxyType(
+    {
+        "too few seeds": (
+            f"An interval needs at least {LEAST_SEEDS} seeds. Next, fix their number; for each, run the loop with "
+            "`track(…, seed=…)`, with and without `control=True`, and repeat the audit"
+        ),
+        "control unproven": (
+            "The audit cannot train the control of a user's loop again, so only a method decides: `fa-registry new method NAME`"
+        ),
+        "test set unknown": "Chance and the number of test samples are not recorded; pass `test_labels=` to `track`",
+    }
+)
+
+
 def _undecided(finding: Finding, runs: Sequence[RunAudit]) -> tuple[str, str]:
     estimate = f"{_estimate(finding)}; " if finding.interval else ""
     seeds = "" if finding.interval else " of one seed"
-    reasons = [CAUSES[cause] for cause in finding.undecided if cause in CAUSES] or [_seeds_advice(finding)]
+    causes = {**CAUSES, **OWN_LOOP_CAUSES} if runs[0].record.spec.is_tracked else CAUSES
+    reasons = [causes[cause] for cause in finding.undecided if cause in causes] or [_seeds_advice(finding)]
     text = (
         f"Undecided: the {MARGIN} over frozen random blocks{seeds} is {_margin(finding)} "
         f"({estimate}required: {_limit(finding)}){_why_level(finding)}"

@@ -47,6 +47,12 @@ def headline_of_edition(edition: Edition) -> Headline | None:
     return next((HEADLINES[name] for name in names), None)
 
 
+def edition_for(headline: Headline) -> str:
+    """Return the name of the newest built-in edition that judges a main metric; empty if there is none."""
+    fitting = [item.name for item in shipped_editions() if headline_of_edition(item) == headline]
+    return DEFAULT_EDITION if DEFAULT_EDITION in fitting else next(reversed(fitting), "")
+
+
 def check_headlines(editions: Sequence[Edition], headlines: Sequence[Headline]) -> None:
     """Raise UsageError if an edition judges a main metric that is not the main metric of the runs."""
     problems = [problem for edition in editions if (problem := headline_problem(edition, headlines))]
@@ -59,8 +65,7 @@ def headline_problem(edition: Edition, headlines: Sequence[Headline]) -> str:
     judged = headline_of_edition(edition)
     if judged is None or judged in headlines or not headlines:
         return ""
-    fitting = [item.name for item in shipped_editions() if headline_of_edition(item) == headlines[0]]
-    advised = DEFAULT_EDITION if DEFAULT_EDITION in fitting else next(reversed(fitting), "")
+    advised = edition_for(headlines[0])
     advice = f"; use --edition {advised}" if advised else ""
     return (
         f"edition {edition.name} judges the {judged.symbol}, but the main metric of these runs is the "

@@ -44,6 +44,11 @@ class ForwardTraits:
         )
 
 
+def remarks_on(network: nn.Module, traits: ForwardTraits) -> tuple[str, ...]:
+    """Return the sentences about a forward pass and about unused arguments of `adapt`."""
+    return (*traits.remarks, *getattr(network, "notes", ()))
+
+
 @generators_unchanged()
 def passes_with_traits(network: nn.Module, x: Tensor) -> tuple[Any, ForwardTraits]:
     """Run the network on one batch in eval mode, twice if the first pass draws no random numbers.

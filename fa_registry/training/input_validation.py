@@ -10,7 +10,7 @@ import hashlib
 import math
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from numbers import Real
 from typing import Any
 
@@ -19,7 +19,6 @@ from torch import Tensor, nn
 
 from fa_registry.architectures import AdaptedNetwork, adapt, unwrapped
 from fa_registry.architectures._adapter import running_eagerly
-from fa_registry.architectures._site_names import names_argument, suggested_sites
 from fa_registry.architectures.base import Network
 from fa_registry.errors import EvidenceWarning, InvalidFields
 from fa_registry.tasks._user_loss import Loss, UserLoss, are_probabilities, class_numbers, loss_problem, user_task
@@ -30,8 +29,11 @@ from fa_registry.training.output_range import OutputRange
 Batch = tuple[Tensor, Tensor]
 KEYWORDS = '; if the model takes keyword arguments, use fa_registry.adapt(model, …, inputs=lambda x: {"name": x})'
 LOGITS = "; to read the logits, use fa_registry.adapt(model, …, output=lambda out: out.logits)"
-OF_ADAPT = "model: expected a model with `.blocks`, or the result of fa_registry.adapt"
 WITH_LOSS = "; for one-hot rows or values, name the loss of the model, for example loss='mse'"
+LAST_TOKEN = (
+    "; for a loss at the last token only, return the logits of all tokens, (N, T, V), and pass y (N, T) with −100 at all but the "
+    "last token. Labels y (N,) fit a model that reads all tokens, such as output=lambda out: out.logits.mean(1)"
+)
 NOT_LOGITS = (
     "model: expected logits, because without `loss` the gradient of their cross entropy is measured; found {found}; name the loss "
     "of the model with `loss`: {advice}"
@@ -73,22 +75,30 @@ class Checks:
         for doubt in self.doubts:
             warnings.warn(f"{self.subject}: {doubt}", EvidenceWarning, stacklevel=level)
 
-    def network(self, model: Any) -> nn.Module | None:
-        """Return `model` as a network with observable sites, or add its problems and return None."""
+    def network(
+        self, model: Any, sites: Sequence[str] = (), skip: str = "", readout: str = "", gradient: str = ""
+    ) -> nn.Module | None:
+        """Return `model` as a network with observable sites, or add its problems and return None.
+
+        Args:
+            model: an nn.Module. For a result of `adapt`, the other arguments are ignored.
+            sites, skip, readout: as for `adapt`.
+            gradient: as for `adapt`, or an empty string for the default.
+        """
         if not isinstance(model, nn.Module):
             self.problems.append(f"model: expected an nn.Module, found {_kind(model)}")
             return None
-        model, _ = unwrapped(model)
-        blocks = getattr(model, "blocks", None)
-        if isinstance(blocks, nn.ModuleList) and not len(blocks):
+        inner, _ = unwrapped(model)
+        blocks = getattr(inner, "blocks", None)
+        if isinstance(blocks, nn.ModuleList) and not len(blocks) and not sites:
             self.problems.append("model: expected at least one block to judge, found none")
             return None
+        if isinstance(inner, AdaptedNetwork) or (isinstance(inner, Network) and not (sites or readout or gradient)):
+            return inner
         try:
-            return model if isinstance(model, (Network, AdaptedNetwork)) else adapt(model)
+            return adapt(model, sites, skip, readout, gradient=gradient or "backward")
         except InvalidFields as error:
-            names = suggested_sites(model) if isinstance(model, nn.Module) else []
-            advice = [f"pass fa_registry.adapt(model, {names_argument(names)})"] if names else error.problems
-            self.problems += [f"{OF_ADAPT}; {each}" for each in advice]
+            self.problems += error.problems
             return None
 
     def fractions(self, **accuracies: Any) -> None:
@@ -293,6 +303,8 @@ class Checks:
             found_text = tuple(logits.shape) if isinstance(logits, Tensor) else _kind(logits)
             is_one_hot = isinstance(logits, Tensor) and logits.shape == shape  # y has the shape of the outputs
             hint = LOGITS if hasattr(logits, "logits") else WITH_LOSS if is_one_hot else ""
+            if isinstance(logits, Tensor) and not hint and (logits.dim(), len(shape)) in ((2, 2), (3, 1)):
+                hint = LAST_TOKEN
             self.problems.append(
                 f"model: expected logits ({', '.join(map(str, shape))}, at least 2 classes), found {found_text}{hint}"
             )

@@ -10,14 +10,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils.hooks import BackwardHook
 
-from fa_registry.architectures import AdaptedNetwork, adapt, unwrapped
-from fa_registry.architectures.base import Network
+from fa_registry.architectures import AdaptedNetwork
 from fa_registry.diagnostics import (
     ForwardBackward,
     Observation,
@@ -30,6 +29,7 @@ from fa_registry.diagnostics._probe import NO_BENCH
 from fa_registry.diagnostics.base import Diagnostic
 from fa_registry.diagnostics.h_norm import state_norms
 from fa_registry.errors import InvalidFields
+from fa_registry.field_types import Limits
 from fa_registry.metrics import REFERENCE_CHECK
 from fa_registry.network_mode import eval_mode, gradients_enabled, tensors_unchanged, usable_for_gradients
 from fa_registry.records import Measurements, Reading
@@ -50,35 +50,11 @@ MADE_IN_INFERENCE = (
 )
 OF_A_NULL = "gamma_null"  # the one diagnostic that needs newly drawn feedback
 SEED = 0
+DRAWS = {"draws": Annotated[int, Limits(ge=2, le=1_000)]}  # draws of the feedback for the null distribution of Γ
 TORCH = Path(torch.__file__).parent
 Credits = Sequence[Tensor | None]
 CreditRule = Callable[[nn.Module, Tensor, Tensor], Credits]
 FreshRule = Callable[[nn.Module, Tensor, Tensor, torch.Generator], Credits]
-
-
-def own_network(
-    checks: Checks, model: Any, sites: Sequence[str], skip: str, readout: str, gradient: str = ""
-) -> nn.Module | None:
-    """Return `model` as a network with observable sites.
-
-    Args:
-        checks: receives the problem if `model` is invalid.
-        sites, skip, readout: as for `adapt`.
-        gradient: as for `adapt`, or an empty string for the default.
-
-    Returns:
-        The network, or None if `model` is invalid.
-    """
-    has_options = bool(sites or readout or gradient)
-    inner = unwrapped(model)[0]
-    is_observable = isinstance(inner, AdaptedNetwork) or (isinstance(inner, Network) and not has_options)
-    if is_observable or not isinstance(model, nn.Module):
-        return checks.network(model)
-    try:
-        return adapt(model, sites, skip, readout, gradient=gradient or "backward")
-    except InvalidFields as error:
-        checks.problems += error.problems
-        return None
 
 
 def observed_look(

@@ -46,6 +46,7 @@ class UserRunSetup:
         feedback_state: name → tensor of the matrices or networks that compute the credit.
         story: the entry `own_loop` of provenance.json: the script, its SHA-256, the sites, and the origin of every other field.
         loss: loss that trains the model, as for `adapt`.
+        test_set: conventions of the test set that the author stated.
     """
 
     spec: RunSpec
@@ -55,6 +56,7 @@ class UserRunSetup:
     feedback_state: Mapping[str, Tensor] = field(default_factory=dict)
     story: Mapping[str, Any] = field(default_factory=dict)
     loss: Loss = ""
+    test_set: Mapping[str, Scalar] = field(default_factory=dict)
 
     @property
     def device(self) -> torch.device:
@@ -142,6 +144,7 @@ class UserRunSetup:
             LOSS: loss_name(self.loss),
             "reference_gradient": reference or "the model's own backward pass",
             **conventions_of(self),
+            **self.test_set,
             **({"gamma_null_draws": null_draws} if null_draws else {}),
         }
         return dataclasses.replace(measurements, conventions=reported)

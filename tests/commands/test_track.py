@@ -487,3 +487,48 @@ def test_two_loops_at_once_are_two_runs(workplace, model, batch):
         second.epoch()
     assert first.run_id != second.run_id
     assert record_of(first).measurements.sites["h_norm"] == record_of(second).measurements.sites["h_norm"]
+
+
+def tracked(model, batch, **options):
+    with fa_registry.track(model, eval=batch, method="mine", seed=7, **options) as run:
+        train_one_epoch(model, batch)
+        run.epoch(test_accuracy=0.5)
+    return record_of(run)
+
+
+def test_the_labels_of_the_test_set_give_its_size_and_chance(workplace, model, batch):
+    """Without them, D3 lacks both; a list, as torchvision's data sets have it, is enough."""
+    conventions = tracked(model, batch, test_labels=[0, 1, 1, 2]).measurements.conventions
+    assert (conventions["test_samples"], conventions["chance"]) == (4, 0.5)
+    for dataset, labels in (("unknown", None), ("known", [0, 1, 1, 2])):
+        for control in (False, True):
+            tracked(Residual(), batch, control=control, dataset=dataset, test_labels=labels)
+    report = fa_registry.audit(experiment="fa_registry").report
+    causes = {
+        run.record.spec.dataset: next(finding for finding in run.findings if finding.rule == "D3").undecided
+        for run in report.runs
+        if run.record.spec.control == "none"
+    }
+    assert causes["unknown"] == ("too few seeds", "control unproven", "test set unknown")
+    assert causes["known"] == ("too few seeds", "control unproven")
+
+
+@pytest.mark.parametrize(
+    "labels", [[], "0123", object(), torch.zeros(4, 2, dtype=torch.int64), torch.tensor([0.5, 1.0]), [-100, 1]]
+)
+def test_labels_that_are_no_classes_of_a_test_set_are_refused(workplace, model, batch, labels):
+    with pytest.raises(InvalidFields) as refused:
+        fa_registry.track(model, eval=batch, method="mine", test_labels=labels)
+    assert [problem.partition(":")[0] for problem in refused.value.problems] == ["test_labels"]
+
+
+def test_the_number_of_draws_of_the_null_is_recorded(workplace, model, batch):
+    def fresh(model, x, y, generator):
+        return dfa([torch.randn(WIDTH, CLASSES, generator=generator) for _ in range(2)])(model, x, y)
+
+    record = tracked(model, batch, credit=dfa([torch.ones(WIDTH, CLASSES)] * 2), fresh=fresh, draws=3)
+    assert record.measurements.conventions["gamma_null_draws"] == 3
+    assert record.measurements.sites["gamma_null_p"][1].value in (0.25, 0.5, 0.75, 1)
+    for draws in (1, 1001, True, 2.5):
+        with pytest.raises(InvalidFields, match="draws"):
+            fa_registry.track(model, eval=batch, method="mine", draws=draws)

@@ -18,7 +18,7 @@ KEYS = {  # design.md §7
     "D2_ref_validity": ["g_L", "bp_grad_norms", "floor", "fires"],
     "D3_depth_utility": ["test_acc", "frozen_baseline_acc", "margin", "margin_threshold", "fires"],
 }
-REPORT = ["verdict", "test_acc", "diagnostics", "remarks", "provisional", "loss"]
+REPORT = ["verdict", "test_acc", "diagnostics", "remarks", "provisional", "loss", "reference_check"]
 
 
 def figures(report: dict, name: str) -> dict:
@@ -267,7 +267,7 @@ def test_everything_that_is_wrong_with_a_call_is_named_at_once():
     with pytest.raises(InvalidFields) as caught:
         fa_registry.FAProtocol(nn.Linear(5, CLASSES), x, y - 1, d1_threshold=math.nan, d2_eps="small")
     named = [problem.partition(":")[0] for problem in caught.value.problems]
-    assert named == ["model", "y_eval", "d1_threshold", "d2_eps"]
+    assert named == ["sites", "y_eval", "d1_threshold", "d2_eps"]
 
 
 def test_an_infinite_state_is_na_with_the_reason_and_never_a_number():
@@ -277,7 +277,7 @@ def test_an_infinite_state_is_na_with_the_reason_and_never_a_number():
     assert second["bp_grad_norms"] == [None] * 4 and second["fires"] is None
     assert report["verdict"] == "INCOMPLETE(D1)"
     assert [remark.split()[0] for remark in report["remarks"]] == ["D1", "D2"]
-    assert fa_registry.FAProtocol.summary(report).splitlines()[4:] == [f"note: {one}" for one in report["remarks"]]
+    assert fa_registry.FAProtocol.summary(report).splitlines()[5:] == [f"note: {one}" for one in report["remarks"]]
     assert fa_registry.FAProtocol(exploded(), *batch(), strict=True).run(test_acc=0.9)["verdict"] != "PASS"
 
 
@@ -300,3 +300,66 @@ def test_an_adapted_model_is_measured_as_declared():
     assert fa_registry.FAProtocol(adapted, x, y).run(0.5, 0.9) == direct
     with pytest.raises(UsageError, match="declare skip='outside'"):
         fa_registry.FAProtocol(fa_registry.adapt(model, skip="inside"), x, y).run(test_acc=0.9)
+
+
+def test_the_summary_names_the_block_that_grows_and_the_check_of_the_reference():
+    report = fa_registry.FAProtocol(build(gain=500.0), *batch()).run(0.5, 0.9)
+    growth = figures(report, "D1_scale_growth")["per_block_growth"]
+    first, *_, check = str(report).splitlines()[1:5]
+    assert f"in block {1 + growth.index(max(growth))} " in first and check.startswith("reference check: ok")
+    assert not report["reference_check"]["fails"] and max(report["reference_check"]["deviations"]) < 1e-3
+    assert "FAILS" in fa_registry.FAProtocol.summary({**report, "reference_check": {"deviations": [1], "fails": True}})
+    assert "none" in fa_registry.FAProtocol.summary({**report, "reference_check": None})
+
+
+SITES = [f"blocks.{index}" for index in range(DEPTH)]
+
+
+@pytest.mark.parametrize("sites", [3, None, "blocks.0", [3]])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda model, x, y, sites: fa_registry.adapt(model, sites),
+        lambda model, x, y, sites: fa_registry.FAProtocol(model, x, y, sites=sites),
+        lambda model, x, y, sites: fa_registry.diagnose(model, [(x, y)], sites=sites),
+        lambda model, x, y, sites: fa_registry.alignment(model, (x, y), lambda *_: [], sites),
+        lambda model, x, y, sites: fa_registry.track(model, sites, eval=(x, y), method="mine"),
+        lambda model, x, y, sites: fa_registry.frozen_control(model, sites=sites, x=x).__enter__(),
+    ],
+)
+def test_sites_of_a_wrong_type_are_answered_with_the_argument_to_write(call, sites):
+    model, (x, y) = nn.Sequential(*(nn.Linear(5, 5) for _ in range(DEPTH)), nn.Linear(5, CLASSES)), batch()
+    with pytest.raises(UsageError, match=r'sites=\["0", "1", "2"\]'):
+        call(model, x, y, sites)
+
+
+def test_sites_of_the_protocol_are_those_of_adapt():
+    model, (x, y) = build(), batch()
+    assert fa_registry.FAProtocol(model, x, y, sites=SITES).run(0.5, 0.9) == fa_registry.FAProtocol(
+        fa_registry.adapt(model, SITES), x, y
+    ).run(0.5, 0.9)
+
+
+def test_a_function_for_states_that_no_site_needs_is_a_note_and_no_warning():
+    (x, y), found = batch(), {}
+    for returned, state in (("tensor", lambda out: out[0]), ("tuple", lambda out: out[0]), ("none", None)):
+
+        class Block(nn.Linear):
+            def forward(self, h, kind=returned):
+                return (super().forward(h),) if kind == "tuple" else super().forward(h)
+
+        class Chain(nn.Module):
+            def __init__(self, kind=Block):
+                super().__init__()
+                self.body, self.head = nn.ModuleList(kind(5, 5) for _ in range(2)), nn.Linear(5, CLASSES)
+
+            def forward(self, h):
+                for block in self.body:
+                    h = block(h)
+                    h = h[0] if isinstance(h, tuple) else h
+                return self.head(h)
+
+        network = fa_registry.adapt(Chain(), ["body.0", "body.1"], state=state)
+        report = fa_registry.FAProtocol(network, x, y).run(0.5, 0.9)
+        found[returned] = any("`state`" in remark for remark in report["remarks"])
+    assert found == {"tensor": True, "tuple": False, "none": False}

@@ -134,7 +134,9 @@ def test_a_loop_that_writes_frozen_weights_fails_after_its_first_epoch(workplace
 
 def test_the_end_prints_the_run_and_its_address(workplace, batch, capsys):
     run = run_control(Residual(), batch, by_backward)
-    first, second = capsys.readouterr().out.splitlines()
+    frozen, first, second, third = capsys.readouterr().out.splitlines()
+    assert frozen.startswith("frozen: 4 parameters: ")
+    assert third == "to judge the runs: fa-registry audit --experiment fa_registry"
     assert run.run_id in first and "complete after epoch 2" in first
     assert second.startswith("run page: http://127.0.0.1:5000/#/experiments/")
     assert second.endswith(f"/runs/{run.run_id}?workflowType=machine_learning (after `fa-registry ui`)")

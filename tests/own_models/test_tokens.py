@@ -157,3 +157,10 @@ def test_a_decoder_of_another_library_is_measured_by_position():
     )
     found = fa_registry.alignment(adapted, (X, Y), exact)
     assert [reading.value for reading in found.gamma] == pytest.approx([1.0] * 3, abs=1e-5)
+
+
+@pytest.mark.parametrize(("output", "y"), [(lambda out: out[:, -1], Y), (lambda out: out, Y[:, -1])])
+def test_a_loss_at_the_last_token_only_is_advised_to_ignore_the_others(output, y):
+    network = fa_registry.adapt(Decoder(), output=output)
+    with pytest.raises(InvalidFields, match="with −100 at all but the last token"):
+        fa_registry.FAProtocol(network, X, y)

@@ -144,7 +144,7 @@ def test_checking_leaves_input_and_mode_as_they_were():
 
 
 def test_a_model_without_blocks():
-    assert problems(model=nn.Linear(5, CLASSES))[0].startswith("model:")
+    assert problems(model=nn.Linear(5, CLASSES))[0].startswith("sites:")
     shallow = Network(nn.Linear(5, WIDTH), [], None, nn.Linear(WIDTH, CLASSES))
     assert [one.split(":")[0] for one in problems(model=shallow)] == ["model"]
 

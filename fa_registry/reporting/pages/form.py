@@ -16,7 +16,7 @@ from fa_registry.metrics import HEADLINE_GAMMA, SUBJECTS, TABLES, Metric, headli
 from fa_registry.protocol.credit import exact_sites
 from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.replay_summary import nonce_text, series_label
-from fa_registry.provenance import NOT_A_CHECKOUT
+from fa_registry.provenance import is_commit
 from fa_registry.records import AuditReport, EditionReference, Exclusion, RunAudit, RunRecord, Verdict
 from fa_registry.records.manifest_checks import OWN_LOOP
 from fa_registry.reporting.citations import Bibliography, bibliography
@@ -25,9 +25,9 @@ from fa_registry.reporting.claims_depth import Sampling, sampling
 from fa_registry.reporting.figure_models import PageFigure
 from fa_registry.reporting.labels import command, control_of, group_label, train_line
 from fa_registry.reporting.pages.form_tables import (
-    UNKNOWN,
     aggregates,
     card,
+    commit_in,
     description,
     first_fires,
     gamma_table,
@@ -416,9 +416,9 @@ def _checkout(record: RunRecord) -> str:
     comment with the commit of the user's script.
     """
     if loop := record.provenance.get(OWN_LOOP):
-        return _comment(f"script {loop.get('script')}: commit {loop.get('commit') or 'not recorded'}")
+        return _comment(f"script {loop.get('script')}: commit {commit_in(loop)}")
     commit, dirty = record.provenance.get("commit"), record.provenance.get("dirty")
-    if not commit or commit == NOT_A_CHECKOUT or str(commit).startswith(UNKNOWN):
+    if not is_commit(commit):
         version = record.provenance.get("fa_registry") or (record.provenance.get("versions") or {}).get("fa_registry")
         return _comment(f"commit: {commit or 'not recorded'}; fa_registry {version or 'of a version not recorded'}")
     line = f"git checkout {shlex.quote(str(commit))}"

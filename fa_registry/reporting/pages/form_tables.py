@@ -25,7 +25,7 @@ from fa_registry.metrics import (
 )
 from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.replay_summary import as_logged
-from fa_registry.provenance import NOT_A_CHECKOUT
+from fa_registry.provenance import is_commit
 from fa_registry.records import AuditReport, RunAudit, RunRecord, RunSpec
 from fa_registry.records.manifest_checks import OWN_LOOP
 from fa_registry.records.runs import pairs
@@ -206,7 +206,6 @@ def aggregates(runs: Sequence[RunAudit]) -> Iterator[Row[Estimate]]:
 
 
 NOT_RECORDED = "not recorded"
-UNKNOWN = "unknown"  # prefix of a commit that git could not name
 DECLARED = {  # field of a method's card → the entry's text if the field is true
     "needs_autograd": ("Autograd", "this method's credit rule is allowed to call autograd on the network"),
     "may_reach_bp": (
@@ -239,6 +238,7 @@ def identification(group: Group, report: AuditReport) -> tuple[Entry, ...]:
         each("Threads", records, lambda record: description(record.provenance.get("threads"))),
         each("Versions", records, _versions),
         each("Commit", records, _commit),
+        *_statement("Commit of fa_registry", records, _commit_of_package),
         *_statement("Code", records, _code),
         *_statement("Conformance", records, _conformance),
         *_statement("Resumed", records, _resumed),
@@ -336,8 +336,19 @@ def _versions(record: RunRecord) -> str:
 
 
 def _commit(record: RunRecord) -> str:
-    commit, dirty = record.provenance.get("commit"), record.provenance.get("dirty")
-    if not commit or commit == NOT_A_CHECKOUT or str(commit).startswith(UNKNOWN):
+    """Return the commit of the code that trained the run: of the user's script, or of this package."""
+    loop = record.provenance.get(OWN_LOOP)
+    return f"{commit_in(loop)}: script {loop.get('script')}" if loop else commit_in(record.provenance)
+
+
+def _commit_of_package(record: RunRecord) -> str:
+    return commit_in(record.provenance) if OWN_LOOP in record.provenance else ""
+
+
+def commit_in(fields: Mapping[str, Any]) -> str:
+    """Return a recorded commit and the state of its working tree, or why no commit is known."""
+    commit, dirty = fields.get("commit"), fields.get("dirty")
+    if not is_commit(commit):
         return description(commit)
     return f"{commit} ({'tree unknown' if dirty is None else 'tree was DIRTY' if dirty else 'clean tree'})"
 
