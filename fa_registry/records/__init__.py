@@ -40,6 +40,7 @@ from fa_registry.records.readings import (
     WRONG_GRADIENT,
     Reading,
     Reason,
+    SampleScores,
     Series,
     not_finite,
     unchecked_gradient,
@@ -89,4 +90,3 @@ from fa_registry.records.runs import (
     SiteSeries,
     objection_in,
 )
-from fa_registry.records.sample_scores import SampleScores

@@ -15,8 +15,7 @@ from fa_registry import jsonio
 from fa_registry.field_types import Converted, Fields, Limits, Many
 from fa_registry.records.manifest_checks import CONVENTIONS, BatchSize, Epochs, Feedback, Provenance, Whole
 from fa_registry.records.notebook_repr import NotebookRepr
-from fa_registry.records.readings import UNCHECKED_GRADIENT, WRONG_GRADIENT, Reading, Reason, Series
-from fa_registry.records.sample_scores import SampleScores
+from fa_registry.records.readings import UNCHECKED_GRADIENT, WRONG_GRADIENT, Reading, Reason, SampleScores, Series
 
 Scalar = str | int | float | bool
 MOST = {

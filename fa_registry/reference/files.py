@@ -14,8 +14,7 @@ from typing import Any
 
 from fa_registry.protocol.edition_schema import Condition, EditionFile, FarSeed, Rule
 from fa_registry.protocol.engine import JUDGES
-from fa_registry.protocol.operators import OPERATORS
-from fa_registry.protocol.reductions import TAKES
+from fa_registry.protocol.operators import OPERATORS, TAKES
 from fa_registry.protocol.waivers import LEAST_RUN, WaiverFields
 from fa_registry.records import Option, Recipe, RunSpec, Waiver
 from fa_registry.reference.templates import cell, first_line, text_below, type_text
