@@ -344,7 +344,7 @@ class EvidenceGroup:
     """The runs with the same result of one check.
 
     Args:
-        outcome: One of the words in records.CHECK_OUTCOMES.
+        outcome: A word of CheckOutcome: agrees, differs or not possible.
     """
 
     outcome: str
