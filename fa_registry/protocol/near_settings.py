@@ -47,14 +47,6 @@ class NearSettings:
         return self._found[spec.seeds]
 
 
-def differing_numbers(spec: RunSpec, other: RunSpec) -> Differing:
-    """Return a mapping from each field that differs to (value in `spec`, value in `other`).
-
-    The mapping is empty if any field differs that is not a number, or if two numbers differ by more than the fraction NEAR.
-    """
-    return next((differing for _, differing in NearSettings([spec]).near(other)), {})
-
-
 def _differing(first: Mapping[str, Any], second: Mapping[str, Any]) -> Differing:
     """Return the differing numbers of two specifications with equal skeletons."""
     # the seed is not a field here, so specifications that differ only in the seed have no differences
