@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fa_registry.protocol.near_settings import NearSettings, describe_difference
+from fa_registry.protocol.grouping import NearSettings, describe_difference
 from fa_registry.records import Recipe
 from tests.builders import spec
 from tests.security.conftest import call, written_report
