@@ -21,8 +21,10 @@ from fa_registry.statistics.intervals import (
     LEAST_SEEDS,
     Interval,
     excludes,
+    far_values,
     level_text,
     look_confidence,
+    scatter_text,
     seeds_to_plan,
     std_factors,
     t_interval,
@@ -30,4 +32,3 @@ from fa_registry.statistics.intervals import (
     with_resolution,
 )
 from fa_registry.statistics.samples import CONFIDENCE, Reported, Summary, holm, rank_p_value, reported, summary
-from fa_registry.statistics.scatter import far_values, scatter_text
