@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from fa_registry import bundled_files
 from fa_registry.protocol.evidence_rules import PROVING
 from fa_registry.protocol.rules import load_edition
 from fa_registry.records import (
@@ -33,6 +35,24 @@ BEST_P = 1 / 21  # the least rank p-value of 20 fresh draws
 def verdict_tag(edition: str) -> str:
     """The tag of a shipped edition's verdict, with the start of its digest."""
     return schema.verdict_tag(load_edition(edition).reference)
+
+
+def edition_text(name: str, quantity: str, threshold: float, **fields: str) -> str:
+    """An edition of one rule D1, whose code in `fields` may be another; `unit`, `take` and `fires` too."""
+    rule = {"code": "D1", "title": "limit", "take": "scalar", "fires": "above", "unit": "ratio"} | fields
+    lines = [f'{field} = "{value}"' for field, value in ({"quantity": quantity} | rule).items()]
+    head = f'name = "{name}"\ntitle = "By hand"\nsource = "a test"\nfail_if = [["{rule["code"]}"]]\n\n[[rule]]\n'
+    return head + "\n".join([*lines, f"threshold = {threshold!r}", 'source = "a test"', 'rationale = "a test"', ""])
+
+
+def changed_edition(folder: Path, *replacements: tuple[str, str], edition: str = "2026-05") -> str:
+    """The path of a copy of a shipped edition, named `mine`, with other text in the place of the first one that is alike."""
+    text = (bundled_files.editions() / f"{edition}.toml").read_text(encoding="utf-8")
+    for old, new in ((f'name = "{edition}"', 'name = "mine"'), *replacements):
+        assert old in text
+        text = text.replace(old, new, 1)
+    (folder / "mine.toml").write_text(text, encoding="utf-8")
+    return str(folder / "mine.toml")
 
 
 def spec(**changes: Any) -> RunSpec:

@@ -122,15 +122,27 @@ def test_mlflow_tells_its_makers_nothing_of_who_uses_us():
     )
 
 
-def test_judging_and_rendering_load_neither_torch_nor_mlflow():
-    code = (
-        "import sys, fa_registry.reporting.render, fa_registry.protocol.engine\n"
+LIGHT = {
+    "judging, rendering and old reports": (
+        "import fa_registry.reporting.render, fa_registry.protocol.engine, fa_registry.audits.reports\n"
         "import fa_registry.reporting.figures.analyses\n"
         "from fa_registry.analyses import CATALOG\n"
-        "for name in CATALOG.names(): CATALOG.get(name)\n"
-        "print([name for name in ('torch', 'mlflow') if name in sys.modules])"
-    )
-    assert run_python(code) == "[]"
+        "for name in CATALOG.names(): CATALOG.get(name)",
+        {"torch", "mlflow"},
+    ),
+    "the package": ("import fa_registry", {"torch", "numpy", "mlflow", "click", "jinja2"}),
+    "the help": (
+        "from click.testing import CliRunner\nfrom fa_registry.cli import main\n"
+        "assert CliRunner().invoke(main, ['--help']).exit_code == 0",
+        {"torch", "numpy", "mlflow", "rich", "jinja2", "pandas"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LIGHT)
+def test_what_needs_no_heavy_library_imports_none(name):
+    code, heavy = LIGHT[name]
+    assert run_python(f"{code}\nimport sys\nprint(sorted({heavy} & set(sys.modules)))") == "[]"
 
 
 def test_training_and_measuring_work_without_mlflow_pandas_and_rich():
@@ -142,20 +154,6 @@ def test_training_and_measuring_work_without_mlflow_pandas_and_rich():
         "print('imported')"
     )
     assert run_python(code) == "imported"
-
-
-def test_importing_the_package_loads_nothing_heavy():
-    code = "import sys, fa_registry; print(sorted({'torch', 'numpy', 'mlflow', 'click', 'jinja2'} & set(sys.modules)))"
-    assert run_python(code) == "[]"
-
-
-def test_help_loads_nothing_heavy():
-    code = (
-        "import sys\nfrom click.testing import CliRunner\nfrom fa_registry.cli import main\n"
-        "assert CliRunner().invoke(main, ['--help']).exit_code == 0\n"
-        "print(sorted({'torch', 'numpy', 'mlflow', 'rich', 'jinja2', 'pandas'} & set(sys.modules)))"
-    )
-    assert run_python(code) == "[]"
 
 
 @pytest.mark.parametrize(

@@ -7,22 +7,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fa_registry.analyses.base import Analyser, Analysis, AnalysisCell, AnalysisColumn, AnalysisTable
+from fa_registry.analyses.base import (  # noqa: F401 - names of this package
+    Analyser,
+    Analysis,
+    AnalysisCell,
+    AnalysisColumn,
+    AnalysisTable,
+)
 from fa_registry.errors import InvalidFields, UnknownName
 from fa_registry.plugin_registry import Catalog
 from fa_registry.protocol.rules import Edition, load_edition
 from fa_registry.records import AuditReport
-
-__all__ = [
-    "CATALOG",
-    "Analyser",
-    "Analysis",
-    "AnalysisCell",
-    "AnalysisColumn",
-    "AnalysisTable",
-    "Answers",
-    "answers_of",
-]
 
 CATALOG = Catalog("analyses", "analysis", Analyser)
 NOTHING = "no trained method is among the runs"

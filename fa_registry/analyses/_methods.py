@@ -10,8 +10,8 @@ from fa_registry.analyses.base import AnalysisCell, AnalysisColumn
 from fa_registry.metrics import is_scale, metric_named, over_seeds
 from fa_registry.protocol.answer_intervals import sample_interval
 from fa_registry.protocol.grouping import Group, groups, seeds_key
+from fa_registry.protocol.operators import take
 from fa_registry.protocol.paired_runs import NO_CONTROL, RunWithControl, SeedGroup
-from fa_registry.protocol.reductions import take
 from fa_registry.records import AuditReport, Reading, RunAudit, RunRecord
 from fa_registry.statistics.over_seeds import LARGEST_DECADES, seed_values
 

@@ -22,8 +22,8 @@ from fa_registry.analyses._methods import METHOD, RUNS, SETTING, MethodRuns, tra
 from fa_registry.analyses.base import Analyser, AnalysisCell, AnalysisColumn, AnalysisResult, AnalysisTable
 from fa_registry.metrics import DEFAULT, Headline, headline_of, headlines_of, symbol_of
 from fa_registry.protocol.credit import is_exact
+from fa_registry.protocol.operators import take
 from fa_registry.protocol.paired_runs import chance_of
-from fa_registry.protocol.reductions import take
 from fa_registry.protocol.rules import Edition
 from fa_registry.records import AuditReport, Reading, RunAudit
 

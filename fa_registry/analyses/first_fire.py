@@ -20,7 +20,7 @@ from fa_registry.analyses.base import (
     without_rows,
 )
 from fa_registry.protocol.edition_schema import CREDIT, LIMIT, SEEDS
-from fa_registry.protocol.reductions import trajectory
+from fa_registry.protocol.operators import trajectory
 from fa_registry.protocol.replay_summary import series_label
 from fa_registry.protocol.rule_evaluation import NOT_FOLLOWED, decide, first_fire, inapplicable
 from fa_registry.protocol.rules import Edition, Rule

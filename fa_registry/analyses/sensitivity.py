@@ -24,8 +24,8 @@ from fa_registry.protocol.engine import judge_each
 from fa_registry.protocol.grouping import seeds_key
 from fa_registry.protocol.last_block import last_block_controls
 from fa_registry.protocol.multiplicity import simultaneous_ends
+from fa_registry.protocol.operators import take
 from fa_registry.protocol.paired_runs import RunWithControl
-from fa_registry.protocol.reductions import take
 from fa_registry.protocol.rules import Condition, Edition, Rule, overridden
 from fa_registry.protocol.verdict import verdict
 from fa_registry.protocol.waivers import waived

@@ -29,7 +29,7 @@ from fa_registry.audits.selection import (
 from fa_registry.errors import InvalidFields, UnknownName
 from fa_registry.evidence.options import RemeasureOptions
 from fa_registry.evidence.remeasure import checked_measuring, remeasure_all
-from fa_registry.evidence.replay_report import replay_remarks, report_replay
+from fa_registry.evidence.replay_plan import replay_remarks, report_replay
 from fa_registry.evidence.third_party import cards, packages_remark
 from fa_registry.protocol.engine import judge_all, second_opinions
 from fa_registry.protocol.grouping import duplicate_remarks, groups

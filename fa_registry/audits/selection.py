@@ -15,9 +15,8 @@ from fa_registry import jsonio
 from fa_registry.audits.trained_options import advice_text, has_finished_runs, trained_options
 from fa_registry.errors import IntegrityError, NothingSelected, UsageError, pluralise
 from fa_registry.evidence.exclusions import INTEGRITY_FAILURE, make_exclusion, read_artifact
-from fa_registry.protocol.grouping import left_out_runs, seeds_key
+from fa_registry.protocol.grouping import NEAR, NearSettings, left_out_runs, seeds_key
 from fa_registry.protocol.integrity import with_checks
-from fa_registry.protocol.near_settings import NEAR, NearSettings
 from fa_registry.protocol.paired_runs import COUNTED
 from fa_registry.records import AuditReport, Exclusion, Measurements, OtherRun, RunRecord, RunSpec, SelectionSummary
 from fa_registry.reporting.labels import frozen_long_of

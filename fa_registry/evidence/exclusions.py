@@ -51,7 +51,7 @@ def make_exclusion(
     Args:
         failure: traceback of the error, if there is one.
         spec: specification of the run. If None, the specification is read from the run's spec.json.
-        kind: one of records.EXCLUSION_KINDS.
+        kind: reason why the run was excluded, as one word of ExclusionKind.
     """
     tags = run.tags
     labels = tags.get(schema.TAG_METHOD, ""), tags.get(schema.TAG_SETTING, "")

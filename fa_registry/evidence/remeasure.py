@@ -24,14 +24,13 @@ from fa_registry.evidence.kept_state_files import kept_state_files
 from fa_registry.evidence.network_check import network_check, task_check, training_check
 from fa_registry.evidence.options import RemeasureOptions
 from fa_registry.evidence.repetitions import with_repetitions
-from fa_registry.evidence.replay_from_seed import OFF, asked_steps, credit_in_training, replay_first_steps
+from fa_registry.evidence.replay_from_seed import OFF, asked_steps, credit_in_training, replay_first_steps, replay_whole
 from fa_registry.evidence.replay_plan import PlannedReplay, asked_budget, planned_replays
 from fa_registry.evidence.replay_record import asked_nonce, fact_checks, recorded_epochs
 from fa_registry.evidence.replayer import RecordedTraining, ReplayResult
 from fa_registry.evidence.run_passes import RECOMPUTING, REPLAYING, RunPass, default_processes, run_job
 from fa_registry.evidence.third_party import Job, built_in_part, measured_apart, usable_members, with_third_party
 from fa_registry.evidence.user_loops import of_own_loop
-from fa_registry.evidence.whole_replay import replay_whole
 from fa_registry.field_types import Converted
 from fa_registry.jsonio import parse_fields
 from fa_registry.metrics import headline_of

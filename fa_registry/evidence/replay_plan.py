@@ -1,4 +1,4 @@
-"""Choice of the runs that an audit replays completely, within the reader's budget of CPU time.
+"""Choice of the runs that an audit replays completely, and the report of what it replayed.
 
 To replay a run completely means to train its specification a second time, to the end. The choice decides what a verdict shows, so
 an author must neither predict nor influence it:
@@ -20,15 +20,20 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from fa_registry.errors import pluralise
 from fa_registry.evidence.exclusions import RemeasuredRun
 from fa_registry.evidence.options import RemeasureOptions
 from fa_registry.evidence.replay_from_seed import ALL, AUTO
 from fa_registry.evidence.replay_record import ranked
 from fa_registry.evidence.replayer import ReplayResult
 from fa_registry.jsonio import describe_value
+from fa_registry.metrics import headline_of
 from fa_registry.protocol.grouping import one_a_seed
+from fa_registry.protocol.paired_runs import shortened
+from fa_registry.protocol.replay_summary import WHOLE
 from fa_registry.protocol.verdict import is_intact
-from fa_registry.records import RunRecord, RunSpec, UnfittedRun
+from fa_registry.records import Check, Reading, Replay, ReplayedRun, RunRecord, RunSpec, UnfittedRun
+from fa_registry.studies.progress import duration
 from fa_registry.tracking import schema
 
 SECONDS = {"s": 1, "m": 60, "h": 3600}
@@ -183,3 +188,66 @@ def _of_group(group: Sequence[RemeasuredRun], measuring: RemeasureOptions) -> It
         is_wanted = index == 0 or outcome.record.spec.control == "frozen" or not outcome.first_steps.exact
         if is_wanted or measuring.replay == ALL:
             yield Candidate(outcome.record, index, place(outcome)[1], outcome.first_steps)
+
+
+def report_replay(measuring: RemeasureOptions, results: Sequence[RemeasuredRun]) -> Replay:
+    """Return the nonce, the budget, and the result of each complete replay."""
+    runs = []
+    for outcome in results:
+        if outcome.whole:
+            checks = outcome.record.integrity.checks if outcome.record else ()
+            check = next((one for one in checks if one.subject == WHOLE), Check(WHOLE, "not possible"))
+            runs.append(ReplayedRun(outcome.run.run_id, check.outcome, check.detail))
+    unfitted, needed = unfitted_runs(results, measuring)
+    budget = asked_budget(measuring.replay_budget) if measuring.replay == AUTO else None
+    return Replay(
+        measuring.nonce, str(measuring.replay), tuple(runs), budget=budget, unfitted=tuple(unfitted), needed=needed
+    )
+
+
+def replay_remarks(results: Sequence[RemeasuredRun], replay: Replay) -> Iterator[str]:
+    """Yield the report's remarks on the replays.
+
+    They state the share of the steps, what did not fit, and which replays are judged.
+    """
+    counts = [(outcome.whole or outcome.first_steps) for outcome in results if outcome.whole or outcome.first_steps]
+    replays = [each for each in counts if each.steps]
+    if replays:
+        steps, total = sum(each.steps for each in replays), sum(each.all_steps for each in replays)
+        yield (
+            f"In {pluralise(len(replays), 'run')}, training steps were replayed from the specification: {steps} of their "
+            f"{total} steps ({100 * steps / total:.1f} %)."
+        )
+    if replay.unfitted:
+        longest = {
+            each.method: f"{each.method}: one run takes about {duration(each.cpu_seconds)}" for each in replay.unfitted
+        }
+        yield (
+            f"The replay budget of {duration(replay.budget)} of CPU time does not hold the complete replay of "
+            f"{pluralise(len(replay.unfitted), 'run')} ({'; '.join(shortened(list(longest.values())))}); "
+            f"--replay-budget {budget_text(replay.needed)} holds all that the audit would replay."
+        )
+    judged = [outcome.record for outcome in results if outcome.record and outcome.record.recorded_result]
+    if judged:
+        yield (
+            f"This machine has another configuration than the training of {pluralise(len(judged), 'run')}: the audit trained "
+            f"them again completely and judges the result. Main metric of the second training, and as recorded: "
+            f"{'; '.join(shortened([_judged_text(record) for record in judged]))}."
+        )
+
+
+def budget_text(seconds: float) -> str:
+    """Return a CPU time, rounded up, as a user types it: `90s`, `10m` or `2h`."""
+    for unit, size in (("s", 1), ("m", 60)):
+        if seconds <= 90 * size:
+            return f"{math.ceil(seconds / size)}{unit}"
+    return f"{math.ceil(seconds / 3600)}h"
+
+
+def _judged_text(record: RunRecord) -> str:
+    own = record.measurements.scalars.get(headline_of(record.measurements).name)
+    return f"{record.spec.label}, seed {record.spec.seed}: {_value(own)}, {_value(record.recorded_result)}"
+
+
+def _value(reading: Reading | None) -> str:
+    return "N/A" if reading is None or reading.value is None else f"{reading.value:.4f}"

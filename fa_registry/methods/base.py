@@ -30,33 +30,16 @@ import torch
 from torch import Tensor, nn
 
 from fa_registry.errors import PluginError
-from fa_registry.methods._card import ALL_TASKS, EXACT_SITES, GAMMA_REFERENCES, SAMPLE_TASKS, MethodCard
+from fa_registry.methods._card import (  # noqa: F401 - names of this module
+    ALL_TASKS,
+    EXACT_SITES,
+    GAMMA_REFERENCES,
+    SAMPLE_TASKS,
+    MethodCard,
+)
 from fa_registry.records import Scalar
 from fa_registry.tasks import Task, task_of
 from fa_registry.token_axes import features
-
-__all__ = [
-    "ALL_TASKS",
-    "EXACT_SITES",
-    "GAMMA_REFERENCES",
-    "Bridge",
-    "CreditInputs",
-    "CreditedStates",
-    "FixedMatrices",
-    "LearnsFeedbackByLoss",
-    "Method",
-    "MethodCard",
-    "HasAnchorSteps",
-    "HasOwnPrediction",
-    "HasOwnStates",
-    "NetworkShape",
-    "NoFeedback",
-    "UsesBackwardWeights",
-    "NetworkView",
-    "HasFeedbackRule",
-    "SAMPLE_TASKS",
-    "check_credits",
-]
 
 
 @dataclass(frozen=True)

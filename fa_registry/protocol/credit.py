@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fa_registry.metrics import metric_named
+from fa_registry.protocol.operators import take
 from fa_registry.protocol.paired_runs import RunWithControl, SeedGroup
-from fa_registry.protocol.reductions import take
 from fa_registry.protocol.rule_evaluation import compare, finding, limit, named_limit, other_limits, skipped_control
 from fa_registry.protocol.rules import Condition, Rule
 from fa_registry.records import Finding, GuardReading, Measurements, Reading

@@ -12,11 +12,10 @@ from typing import Annotated, Any, Literal, get_args
 from fa_registry import jsonio
 from fa_registry.errors import InvalidFields, UnknownName, unknown_name_text
 from fa_registry.field_types import Checked, Fields, Filled, Limits, Text
-from fa_registry.protocol import reductions
 from fa_registry.protocol.builtin_editions import digests, name_conflict
-from fa_registry.protocol.operators import OPERATORS
+from fa_registry.protocol.operators import NAMES, OPERATORS
 
-Take = Literal[reductions.NAMES]
+Take = Literal[NAMES]
 Fires = Literal[tuple(OPERATORS)]
 Judge = Literal["limit", "seeds_margin", "credit_distribution"]
 LIMIT, SEEDS, CREDIT = JUDGES = get_args(Judge)

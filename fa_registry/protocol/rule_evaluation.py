@@ -14,9 +14,8 @@ from typing import Literal
 from fa_registry.metrics import HEADLINES, Headline, metric_named
 from fa_registry.protocol.edition_schema import LIMIT, REFERENCE_METRICS, FarSeed
 from fa_registry.protocol.evidence_rules import not_counted
-from fa_registry.protocol.operators import OPERATORS, LimitCheck
+from fa_registry.protocol.operators import OPERATORS, LimitCheck, take, trajectory
 from fa_registry.protocol.paired_runs import ControlReference, Margins, RunWithControl, SeedGroup, shortened
-from fa_registry.protocol.reductions import take, trajectory
 from fa_registry.protocol.rules import Condition, Rule
 from fa_registry.records import (
     FROZEN_LONG,

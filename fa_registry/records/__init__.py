@@ -7,7 +7,6 @@ them. Records contain no NaN: a missing number is a Reading with a reason.
 # ruff: noqa: F401 - the imported names are the names of this package
 
 from fa_registry.records.audits import (
-    EXCLUSION_KINDS,
     OUTCOMES,
     PROOF_LEVELS,
     AuditReport,
@@ -40,6 +39,7 @@ from fa_registry.records.readings import (
     WRONG_GRADIENT,
     Reading,
     Reason,
+    SampleScores,
     Series,
     not_finite,
     unchecked_gradient,
@@ -59,9 +59,7 @@ from fa_registry.records.reproduction import (
 from fa_registry.records.runs import (
     BIGRAM,
     CHANCE,
-    CHECK_OUTCOMES,
     CLASSES,
-    CONFORMANCE_STATES,
     CREDIT_CHECK,
     DATA_CHECK,
     DEEP_SUPERVISION,
@@ -89,4 +87,3 @@ from fa_registry.records.runs import (
     SiteSeries,
     objection_in,
 )
-from fa_registry.records.sample_scores import SampleScores

@@ -290,7 +290,6 @@ class Waiver:
 
 
 ExclusionKind = Literal["integrity", "ended early", "not trained", "half-written", "broken"]
-EXCLUSION_KINDS = get_args(ExclusionKind)
 
 
 @dataclass(frozen=True)

@@ -9,14 +9,13 @@ import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from fa_registry import jsonio
 from fa_registry.field_types import Converted, Fields, Limits, Many
 from fa_registry.records.manifest_checks import CONVENTIONS, BatchSize, Epochs, Feedback, Provenance, Whole
 from fa_registry.records.notebook_repr import NotebookRepr
-from fa_registry.records.readings import UNCHECKED_GRADIENT, WRONG_GRADIENT, Reading, Reason, Series
-from fa_registry.records.sample_scores import SampleScores
+from fa_registry.records.readings import UNCHECKED_GRADIENT, WRONG_GRADIENT, Reading, Reason, SampleScores, Series
 
 Scalar = str | int | float | bool
 MOST = {
@@ -293,7 +292,6 @@ class SiteSeries:
 
 
 CheckOutcome = Literal["agrees", "differs", "not possible"]
-CHECK_OUTCOMES = get_args(CheckOutcome)
 # Subjects of checks that become findings.
 CREDIT_CHECK, NETWORK_CHECK = "another rule than backpropagation", "answers of the network"
 TASK_CHECK, TRAINING_CHECK = "built-in task", "training of the network"
@@ -358,15 +356,12 @@ class Integrity:
     """every metric that was not reproduced"""
 
 
-CONFORMANCE_STATES = ("own", "passed", "failed", "stated", "unchecked")
-
-
 @dataclass(frozen=True)
 class Conformance:
     """Result of the check whether a run's method matches its plug-in card."""
 
-    state: str
-    """one of CONFORMANCE_STATES; own: a built-in method, which this package's tests check; passed: measured by this
+    state: Literal["own", "passed", "failed", "stated", "unchecked"]
+    """own: a built-in method, which this package's tests check; passed: measured by this
     audit; failed: measured by this audit or reported in the run's files; stated: passed according to the run's files,
     but not measurable here; unchecked: not measured
     """

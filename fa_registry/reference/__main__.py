@@ -17,11 +17,11 @@ from fa_registry.cli import main as command_line
 from fa_registry.inspection.plugin_list import all_cards
 from fa_registry.option_table import merged
 from fa_registry.protocol.rules import Edition, shipped_editions
-from fa_registry.reference import CHECKOUT, filled
+from fa_registry.reference import CHECKOUT, filled, table
 from fa_registry.reference.architecture import architecture_reference
 from fa_registry.reference.files import files_reference
 from fa_registry.reference.schemas import audit_files_reference, audit_schema, diff_schema
-from fa_registry.reference.templates import cell, templates_reference
+from fa_registry.reference.templates import templates_reference
 from fa_registry.studies.editions import DEFAULT_EDITION
 
 WIDTH = 132
@@ -30,8 +30,8 @@ WIDTH = 132
 def readme_reference() -> str:
     """Return README.md with the current list of methods and table of editions."""
     listed = textwrap.fill(", ".join(f"`{name}`" for name in methods.CATALOG.names()) + ".", WIDTH)
-    rows = [_row(edition) for edition in shipped_editions()]
-    return filled("README.md", listed, "\n".join(["| edition | title | source of the rules |", "|---|---|---|", *rows]))
+    editions = table(("edition", "title", "source of the rules"), map(_row, shipped_editions()))
+    return filled("README.md", listed, editions)
 
 
 def recorded_cards() -> str:
@@ -39,16 +39,6 @@ def recorded_cards() -> str:
     return json.dumps(all_cards(), indent=1, ensure_ascii=False) + "\n"
 
 
-INTRODUCTION = """# Reference: command line
-
-Generated from the code by `python -m fa_registry.reference --write`; do not edit. `fa-registry COMMAND --help` prints the same
-text.
-
-{help}
-
-| command | purpose |
-|---|---|
-"""
 PROGRAM = "fa-registry"
 
 
@@ -56,12 +46,9 @@ def commands_reference() -> str:
     """Return the text of docs/reference-cli.md."""
     context = click.Context(command_line, info_name=PROGRAM)
     commands = sorted(command_line.commands.items())
-    listed = [f"| [`{name}`](#{PROGRAM}-{name}) | {cell(_paragraphs(command)[0])} |\n" for name, command in commands]
-    parts = [INTRODUCTION.replace("{help}", command_line.help or ""), *listed]
-    parts += [
-        _command(name, subcommand, click.Context(subcommand, context, info_name=name)) for name, subcommand in commands
-    ]
-    return "".join(parts).rstrip("\n") + "\n"
+    listed = ((f"[`{name}`](#{PROGRAM}-{name})", _paragraphs(command)[0]) for name, command in commands)
+    sections = (_command(name, command, click.Context(command, context, info_name=name)) for name, command in commands)
+    return filled("docs/reference-cli.md", "\n".join([table(("command", "purpose"), listed), *sections]))
 
 
 def python_reference() -> str:
@@ -69,16 +56,15 @@ def python_reference() -> str:
     functions = filter(callable, vars(api).values())
     options = merged(*(function.options for function in functions if hasattr(function, "options")))
     rows = [(each.flag.partition("/")[0], each.name) for each in options]
-    differing = sorted(f"| `{flag}` | `{name}` |" for flag, name in rows if flag[2:].replace("-", "_") != name)
-    return filled("docs/python-api.md", "\n".join(["| option | in Python |", "|---|---|", *differing]))
+    differing = sorted((f"`{flag}`", f"`{name}`") for flag, name in rows if flag[2:].replace("-", "_") != name)
+    return filled("docs/python-api.md", table(("option", "in Python"), differing))
 
 
 def _command(name: str, command: click.Command, context: click.Context) -> str:
     usage = " ".join([f"{PROGRAM} {context.info_name}", *command.collect_usage_pieces(context)])
     lines = [f"\n## {PROGRAM} {name}\n", f"    {usage}", *_help(command), ""]
     options = [record for parameter in command.params if (record := parameter.get_help_record(context)) and record[1]]
-    lines += ["| option | |", "|---|---|", *(f"| `{cell(flags)}` | {cell(text)} |" for flags, text in options)]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, table(("option", ""), ((f"`{flags}`", text) for flags, text in options))])
 
 
 def _help(command: click.Command) -> Iterator[str]:
@@ -97,10 +83,9 @@ def _paragraphs(command: click.Command) -> list[str]:
     return [paragraph for paragraph in (command.help or "").split("\n\n") if paragraph.strip()]
 
 
-def _row(edition: Edition) -> str:
+def _row(edition: Edition) -> tuple[str, str, str]:
     default = ", the default" if edition.name == DEFAULT_EDITION else ""
-    cells = (f"`{edition.name}`{default}", edition.title, edition.source)
-    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+    return f"`{edition.name}`{default}", edition.title, edition.source
 
 
 PAGES: Mapping[str, Callable[[], str]] = MappingProxyType(

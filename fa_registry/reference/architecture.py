@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 
-from fa_registry.reference import CHECKOUT, filled
+from fa_registry.reference import CHECKOUT, filled, table
 
 PACKAGE = CHECKOUT / "fa_registry"
 
@@ -61,7 +61,7 @@ def picture() -> str:
     layers = [(index, sorted(layer)) for index, layer in enumerate(LAYERS) if "__init__" not in layer][::-1]
     boxes = [f'  layer{index}["{" · ".join(layer)}"]' for index, layer in layers]
     arrows = [f"  layer{above} --> layer{below}" for (above, _), (below, _) in zip(layers, layers[1:], strict=False)]
-    table = [f"| `{name}` | {_description(name)} |" for _, layer in layers for name in layer]
+    purposes = ((f"`{name}`", _description(name)) for _, layer in layers for name in layer)
     return "\n".join(
         [
             "An arrow means *may import*; a layer may import from every layer below it:",
@@ -72,9 +72,7 @@ def picture() -> str:
             *arrows,
             "```",
             "",
-            "| package or module | purpose |",
-            "|---|---|",
-            *table,
+            table(("package or module", "purpose"), purposes),
         ]
     )
 
@@ -83,4 +81,4 @@ def _description(name: str) -> str:
     module = PACKAGE / f"{name}.py"
     source = (module if module.is_file() else PACKAGE / name / "__init__.py").read_text(encoding="utf-8")
     text = " ".join((ast.get_docstring(ast.parse(source)) or "").split())
-    return text.partition(". ")[0].rstrip(".").replace("|", "\\|")
+    return text.partition(". ")[0].rstrip(".")

@@ -5,7 +5,7 @@ pydantic generates the schemas from the records. The descriptions are the docstr
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from pydantic.json_schema import GenerateJsonSchema
@@ -13,6 +13,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from fa_registry import jsonio
 from fa_registry.metrics import Metric
 from fa_registry.records import OUTCOMES, AuditReport
+from fa_registry.reference import filled, table
 from fa_registry.reporting.diff import AuditDiff
 from fa_registry.reporting.files import junit, report_files
 from fa_registry.reporting.files.csv import REASONS, columns_of
@@ -70,58 +71,6 @@ def _sentence(text: str) -> str:
     return " ".join(text.split()).rstrip(".;")
 
 
-START = """\
-# Files of an audit for machines
-
-Generated from the code by `python -m fa_registry.reference --write`; do not edit.
-
-`fa-registry audit` and `fa-registry report` write these files for machines next to the pages:
-
-{files}
-
-The same audit gives the same bytes. Names of runs, tags and cards are user-supplied text: escape them where you show them.
-
-## audit.json
-
-UTF-8, no NaN, no infinity. [`audit.schema.json`](audit.schema.json) is its schema (JSON Schema 2020-12); objects have only the
-listed fields. The field `schema` is the one schema number of stores, bundles, editions and files. A file with another number or
-without one is refused in one line, with what to do (exit code 2).
-The file is one object, an AuditReport.
-"""
-AUDIT_CSV = """\
-## audit.csv
-
-RFC 4180: UTF-8 without a byte-order mark, commas, CRLF, one header line. There is one line for every judged run, then one for
-every selected run that could not be judged (`status` is `excluded`). In the column names, EDITION and RULE are placeholders for
-the editions and rules of the audit. There is one `verdict_` column per edition (the leading edition is first) and five columns
-per rule of the leading edition. Then there is one column for every aggregate of Γ that was measured. Last, there is one column for
-every other metric with one number per run: metrics of tables and forms without a column above, and metrics of third-party
-diagnostics. Numbers have all their digits. A missing number is an empty cell; the reason is in `reasons`.
-
-A `'` is put before a text that begins with `'`, or that a spreadsheet would calculate. Such texts begin with `=`, `+`, `-` or
-`@`, also after blanks, or with a tab or a line break. To restore a text, remove one leading `'`.
-In pandas: `pandas.read_csv("audit.csv", keep_default_na=False, na_values=[""], dtype=…)` with `string` for text,
-`Int64` for integer, `Float64` for number, `boolean` for boolean.
-"""
-JUNIT = """\
-## junit.xml
-
-A test suite is a method in a setting, with the properties `verdict` and `proof` (level of proof). A test case is the finding of a
-rule on a run, with `required`, `observed` and the sentence.
-JUnit has fewer outcomes than the rules. Every run also has a case `integrity` (`mismatch` is an error, `unverifiable` is skipped).
-A run that could not be judged is an error in the suite `not judged`. The file contains no times. An invisible character
-(control, direction) is written as `⟨U+001B⟩`, as in audit.csv; in audit.json, it is the escape `\\u001b`.
-
-A failure means that a rule fired. The verdict decides whether the run fails: use the exit code of `fa-registry audit`.
-"""
-DIFF = """\
-## fa-registry diff --json
-
-The output lists the changes from audit A to audit B; its schema is [`diff.schema.json`](diff.schema.json). Runs are matched by
-run id, and retrained runs by their specification. Exit code 0: nothing changed except ids of retrained runs and the order of
-runs; 1: changes are listed; 2: one of the two files is not an audit.json of this schema.
-The output is one object, an AuditDiff; it contains records of audit.json in the same form.
-"""
 OTHER = Metric(
     "QUANTITY",
     words="a metric of a third-party diagnostic with one number per run; the card of the diagnostic states its text and unit",
@@ -129,24 +78,21 @@ OTHER = Metric(
 
 
 def audit_files_reference() -> str:
-    """Return the text of docs/audit-json.md."""
-    return "\n".join(_lines()).rstrip() + "\n"
-
-
-def _lines() -> Iterator[str]:
-    yield START.replace("{files}", "\n".join(f"- `{file.name}`: {file.description}" for file in report_files()))
+    """Return docs/audit-json.md with the current list of files, records, columns and outcomes."""
     audit = audit_schema()
-    yield from _records(audit, ())
-    yield AUDIT_CSV
-    yield from _table(("column", "type", "what"), _columns())
-    yield JUNIT
-    yield from _table(("outcome of the rule", "in JUnit"), _outcomes())
-    yield DIFF
-    yield from _records(diff_schema(), audit["$defs"])
+    return filled(
+        "docs/audit-json.md",
+        "\n".join(f"- `{file.name}`: {file.description}" for file in report_files()),
+        _records(audit, ()),
+        table(("column", "type", "what"), _columns()),
+        table(("outcome of the rule", "in JUnit"), _outcomes()),
+        _records(diff_schema(), audit["$defs"]),
+    )
 
 
-def _records(schema: Mapping[str, Any], documented_names: Collection[str]) -> Iterator[str]:
-    """Yield one section of the page per record that is not in `documented_names`."""
+def _records(schema: Mapping[str, Any], documented_names: Collection[str]) -> str:
+    """Return one section of the page per record that is not in `documented_names`."""
+    sections: list[str] = []
     definitions = schema["$defs"]
     waiting, done_names = _inside(schema["$ref"]), set(documented_names)
     while waiting:
@@ -156,10 +102,11 @@ def _records(schema: Mapping[str, Any], documented_names: Collection[str]) -> It
         done_names.add(name)
         record = definitions[name]
         waiting += _inside(record)
-        yield f"### {name}\n\n{_sentence(record['description'])}.\n"
+        sections.append(f"### {name}\n\n{_sentence(record['description'])}.")
         if properties := record.get("properties"):
             rows = [(f"`{field}`", _type(kind), _sentence(kind["description"])) for field, kind in properties.items()]
-            yield from _table(("field", "type", "what"), rows)
+            sections.append(table(("field", "type", "what"), rows))
+    return "\n\n".join(sections)
 
 
 def _inside(schema: Any) -> list[str]:
@@ -201,13 +148,6 @@ def _outcomes() -> Iterator[tuple[str, str]]:
     for outcome in OUTCOMES:
         yield f"`{outcome}`", f"`<{junit.ELEMENTS[outcome]}>`" if outcome in junit.ELEMENTS else passed
     yield "`fail` of a rule that does not count for the verdict", passed
-
-
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    yield f"| {' | '.join(header)} |"
-    yield f"| {' | '.join('---' for _ in header)} |"
-    yield from (f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows)
-    yield ""
 
 
 def audit_schema() -> dict[str, Any]:

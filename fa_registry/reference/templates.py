@@ -11,50 +11,29 @@ import typing
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from fa_registry.reference import filled, table
 from fa_registry.reporting import render
 from fa_registry.reporting.render import NOT_OURS, overridable
 from fa_registry.reporting.text.environment import FORBIDDEN_FILTERS, environment, mode
 
-INTRODUCTION = """# Reference: templates
-
-Generated from the code by `python -m fa_registry.reference --write`; do not edit.
-
-## User templates
-
-Put a file with the name of a built-in template into a folder, and pass the folder with `--templates`:
-
-    fa-registry report reports/audit.json --templates my-templates --out mine
-    fa-registry audit --study digits --templates my-templates
-    fa-registry compare dfa bp --study digits --templates my-templates
-
-`fa-registry list templates` lists the built-in files; copy one and change it. User templates may `{% include %}`,
-`{% import %}` or `{% extends %}` built-in templates and other files of the same folder, but no file outside this
-folder. These built-in templates can be replaced: {names}.
-
-All printed values are escaped. An unknown name is an error; the message contains the template, the line and the known names. A
-number that no filter has formatted is an error too. User templates run in Jinja2's sandbox, which refuses private attributes.
-All errors of the templates are reported together before anything is measured, and no page is written.
-"""
 SECTION = re.compile(r"\n+(?:Attributes|Args):\n((?: +.*\n?|\n)*)")  # of a docstring in Google style
 ENTRY = re.compile(r"(?m)^    `?(\w+(?:, \w+)*)`?: ")
 GENERIC = {"T": "…", "Any": "anything"}
 
 
 def templates_reference() -> str:
-    """Return the text of docs/reference-templates.md."""
-    names = ", ".join(f"`{name}`" for name in overridable())
-    parts = [
-        INTRODUCTION.replace("{names}", names),
-        "\n## Variables of each template",
-    ]
+    """Return docs/reference-templates.md with the current templates, variables, records and filters."""
     by_context: dict[type, list[str]] = {}
     for name, context in render.TEMPLATES.items():
         by_context.setdefault(context, []).append(name)
-    parts += [_context(context, names) for context, names in by_context.items()]
+    parts = ["## Variables of each template", *(_context(context, names) for context, names in by_context.items())]
     parts += ["\n## Records\n\nThe types of the variables, by name.\n"]
     parts += [_record(record) for record in sorted(_records(by_context), key=lambda one: one.__name__)]
-    parts += ["\n## Filters\n", *_filters()]
-    return "\n".join(parts).rstrip("\n") + "\n"
+    parts += ["\n## Filters\n", table(("filter", "what it returns", "templates that can use it"), _filters())]
+    without = ", ".join(f"`{name}`" for name in sorted(FORBIDDEN_FILTERS))
+    parts += [f"\nAll filters and functions of Jinja2 exist too, except the filters {without}."]
+    names = ", ".join(f"`{name}`" for name in overridable())
+    return filled("docs/reference-templates.md", f"{names}.", "\n".join(parts))
 
 
 def _context(context: type, names: list[str]) -> str:
@@ -62,9 +41,8 @@ def _context(context: type, names: list[str]) -> str:
     lines = [f"\n### {', '.join(f'`{name}`' for name in names)}\n", _text(context)]
     if any(name in NOT_OURS for name in names):
         lines.append("\nThis template is used only for notes in the store, so a user cannot replace this template.")
-    lines += ["\n| variable | type | description |", "|---|---|---|"]
-    lines += [f"| `{name}` | {type_text(hints[name])} | {cell(text)} |" for name, text in text_below(context).items()]
-    return "\n".join(lines)
+    rows = ((f"`{name}`", type_text(hints[name]), text) for name, text in text_below(context).items())
+    return "\n".join([*lines, "", table(("variable", "type", "description"), rows)])
 
 
 def _record(record: type) -> str:
@@ -113,19 +91,16 @@ def _records(contexts_of: Mapping[type, Any]) -> set[type]:
     return records
 
 
-def _filters() -> Iterator[str]:
+def _filters() -> Iterator[tuple[str, str, str]]:
+    """Yield the name of each filter, its text, and the templates that can use it."""
     pages = {name: environment(name) for name in render.TEMPLATES}
     kinds = {mode(name): page for name, page in pages.items()}
     common = set.intersection(*(set(page.filters) for page in kinds.values()))
-    yield "| filter | what it returns | templates that can use it |"
-    yield "|---|---|---|"
     all_filters = {name: (function, kind) for kind, page in kinds.items() for name, function in page.filters.items()}
     for name, (function, kind) in sorted(all_filters.items()):
         if function.__module__.startswith("fa_registry"):
             usage = "everywhere" if name in common else f"`*{kind}`"
-            yield f"| `{name}` | {cell(first_line(function))} | {usage} |"
-    without = ", ".join(f"`{name}`" for name in sorted(FORBIDDEN_FILTERS))
-    yield f"\nAll filters and functions of Jinja2 exist too, except the filters {without}."
+            yield f"`{name}`", first_line(function), usage
 
 
 def type_text(hint: Any) -> str:
@@ -165,7 +140,3 @@ def _text(record: type) -> str:
 
 def first_line(function: Callable) -> str:
     return inspect.cleandoc(function.__doc__ or "").partition("\n")[0]
-
-
-def cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|")

@@ -26,10 +26,8 @@ from fa_registry.records import (
 )
 from fa_registry.schema_number import SCHEMA
 
-__all__ = ["HOW", "AuditDiff", "audit_diff"]
-
 How = Literal["run id", "specification"]
-HOW = BY_ID, BY_SPECIFICATION = get_args(How)
+BY_ID, BY_SPECIFICATION = get_args(How)
 NOT_MEASURED = Reading(None, "this audit does not contain this metric")
 COMPARED_APART = ("run_id", "measurements")  # fields of a record that `_run` leaves out
 EDITION = ("name", "title", "source", "digest")  # compared fields of an edition's reference

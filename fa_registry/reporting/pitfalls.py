@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 
 from fa_registry.metrics import AGGREGATES, VALIDATION, headline_of
 from fa_registry.protocol.credit import exact_sites, is_exact
-from fa_registry.protocol.grouping import Group
+from fa_registry.protocol.grouping import Group, describe_difference
 from fa_registry.protocol.integrity import difference_text
-from fa_registry.protocol.near_settings import describe_difference
 from fa_registry.protocol.paired_runs import whole
 from fa_registry.protocol.verdict import is_intact
 from fa_registry.records import (

@@ -12,8 +12,7 @@ from functools import cached_property
 
 from fa_registry.metrics import Known, kind_of, subject_of
 from fa_registry.protocol.builtin_editions import DIGEST, FOREIGN, SHIPPED, describe_edition, provenance_of
-from fa_registry.protocol.grouping import Group, groups, newest_controls, seeds_key
-from fa_registry.protocol.near_settings import Differing, NearSettings
+from fa_registry.protocol.grouping import Differing, Group, NearSettings, groups, newest_controls, seeds_key
 from fa_registry.protocol.replay_summary import replays_text
 from fa_registry.protocol.verdict import combine_verdicts
 from fa_registry.records import (
@@ -344,7 +343,7 @@ class EvidenceGroup:
     """The runs with the same result of one check.
 
     Args:
-        outcome: One of the words in records.CHECK_OUTCOMES.
+        outcome: A word of CheckOutcome: agrees, differs or not possible.
     """
 
     outcome: str

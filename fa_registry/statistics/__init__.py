@@ -5,6 +5,8 @@ that states what was expected, what was found and what to do. If a result is def
 contains a remark. Values that would be guesses are None. Tests in tests/statistics simulate the coverage of every interval.
 """
 
+# ruff: noqa: F401 - the imported names are the names of this package
+
 from fa_registry.statistics.crossed_effects import CROSSED, CrossedMean, crossed_mean, with_proportions
 from fa_registry.statistics.differences import (
     PAIRED,
@@ -19,8 +21,10 @@ from fa_registry.statistics.intervals import (
     LEAST_SEEDS,
     Interval,
     excludes,
+    far_values,
     level_text,
     look_confidence,
+    scatter_text,
     seeds_to_plan,
     std_factors,
     t_interval,
@@ -28,37 +32,3 @@ from fa_registry.statistics.intervals import (
     with_resolution,
 )
 from fa_registry.statistics.samples import CONFIDENCE, Reported, Summary, holm, rank_p_value, reported, summary
-from fa_registry.statistics.scatter import far_values, scatter_text
-
-__all__ = [
-    "CONFIDENCE",
-    "Equivalence",
-    "Interval",
-    "CROSSED",
-    "CrossedMean",
-    "LEAST_SEEDS",
-    "PAIRED",
-    "PairedDifference",
-    "Reported",
-    "StatedDifference",
-    "Summary",
-    "crossed_mean",
-    "excludes",
-    "far_values",
-    "holm",
-    "level_text",
-    "look_confidence",
-    "paired_difference",
-    "rank_p_value",
-    "reported",
-    "scatter_text",
-    "seeds_to_plan",
-    "stated_difference",
-    "std_factors",
-    "summary",
-    "t_interval",
-    "tost",
-    "wilson_interval",
-    "with_proportions",
-    "with_resolution",
-]

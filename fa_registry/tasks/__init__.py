@@ -106,11 +106,6 @@ def _problem(name: object, reading: object) -> str:
 # For code that has labels but no data set, such as a third-party method.
 
 
-def is_regression(labels: Tensor) -> bool:
-    """Return whether the labels are target values (N, C) instead of class numbers (N,)."""
-    return labels.is_floating_point()
-
-
 def sample_losses(outputs: Tensor, labels: Tensor) -> Tensor:
     """Return the losses ℓ_i (N,) of the outputs (N, C). The type of the labels determines the task."""
     return task_of(labels).sample_losses(outputs, labels)

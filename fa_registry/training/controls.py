@@ -8,7 +8,7 @@ shallow: the network has no blocks.
 ladder_K: the run's method trains only the last K of the L blocks. ladder_0 with the method bp is equal to frozen. ladder_L is not
 a control, because it trains all blocks.
 deep_supervision: backpropagation trains all blocks with the loss of the output plus the losses of the local heads.
-Methods with local heads are compared with deep_supervision, which has the same heads (methods/_deep_supervision.py).
+Methods with local heads are compared with deep_supervision, which has the same heads (methods/_local_heads.py).
 
 A frozen block does not change at all. Its BatchNorm stays in eval mode with the initial statistics.
 """

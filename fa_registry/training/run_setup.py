@@ -20,7 +20,7 @@ from fa_registry.datasets._files import data_root
 from fa_registry.datasets.base import Dataset, DatasetCard, Splits, plain_splits
 from fa_registry.diagnostics.h_norm import state_norms
 from fa_registry.errors import InvalidFields, PluginError
-from fa_registry.methods._deep_supervision import DeepSupervision
+from fa_registry.methods._local_heads import DeepSupervision
 from fa_registry.methods.base import HasAnchorSteps, HasOwnPrediction, Method, NetworkShape
 from fa_registry.network_mode import eval_mode
 from fa_registry.records import RunSpec

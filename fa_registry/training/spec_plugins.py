@@ -43,7 +43,7 @@ class SpecPlugins:
     @cached_property
     def method(self) -> Method:
         if self._has_local_heads:
-            from fa_registry.methods._deep_supervision import DeepSupervision
+            from fa_registry.methods._local_heads import DeepSupervision
 
             return DeepSupervision()
         return methods.CATALOG.get(self._names["method"])

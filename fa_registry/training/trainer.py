@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from fa_registry.architectures.base import noisy
-from fa_registry.methods._deep_supervision import DeepSupervision
+from fa_registry.methods._local_heads import DeepSupervision
 from fa_registry.methods.base import HasAnchorSteps
 from fa_registry.records import FROZEN_LONG, LONGER, Reading, RunSpec
 from fa_registry.records.runs import BEST_VALIDATION

@@ -15,6 +15,7 @@ from fa_registry.errors import InvalidFields, UsageError
 from tests.architectures.adapted_models import SEED, STEPS, WIDTH, Branch, Model, batch, build, plain_passes
 from tests.architectures.drawing import CLASSES, normal
 from tests.architectures.plain_models import DEPTH, PLAIN, SHAPE, autograd_figures, pair
+from tests.helpers.nets import hooks_of
 
 
 def assert_figures(model: Model, skip: str, x: Tensor, y: Tensor, readout: str = "norm") -> None:
@@ -343,7 +344,7 @@ def test_no_hook_stays_behind_even_after_an_error():
     adapt(model, readout="norm")(x, return_hidden=True)
     with pytest.raises(UsageError):
         adapt(model, skip="inside", readout="norm")(x, return_hidden=True)
-    assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+    assert not any(hooks_of(model))
 
 
 @pytest.mark.parametrize(

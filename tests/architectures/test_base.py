@@ -15,6 +15,7 @@ from fa_registry.architectures.resmlp import PLUGIN as BASE
 from fa_registry.errors import InvalidFields
 from fa_registry.records import NORMALISED, REPLACED, RESIDUAL
 from fa_registry.tasks import sample_losses
+from tests.helpers.nets import hooks_of
 from tests.helpers.tiny_tasks import scaling_network, tiny_spec
 
 HEAD = torch.tensor([[1.0, 0.0], [0.0, 2.0], [1.0, 1.0]], dtype=torch.float64)
@@ -203,7 +204,7 @@ def test_a_stream_is_residual_unless_a_norm_ends_a_block_or_the_state_is_replace
     network = Network(nn.Linear(3, 4), blocks, nn.LayerNorm(4), nn.Linear(4, 2), residual=residual)
     network.train()
     assert stream_of(network, torch.randn(2, 3)) == expected
-    assert network.training and not any(module._forward_hooks for module in network.modules())
+    assert network.training and not any(hooks_of(network))
 
 
 @pytest.mark.parametrize(

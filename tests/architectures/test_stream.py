@@ -13,6 +13,7 @@ from fa_registry.diagnostics import observe
 from fa_registry.diagnostics.h_norm import PLUGIN as H_NORM
 from fa_registry.errors import InvalidFields
 from fa_registry.records import NORMALISED, RESIDUAL
+from tests.helpers.nets import hooks_of
 
 WIDTH, SAMPLES, FACTORS = 256, 8, (3.5, 99.0)
 
@@ -142,7 +143,7 @@ def test_a_stream_that_every_block_names_is_residual():
 def test_no_hook_remains_after_a_measurement(batch):
     named = network("norm")
     observe(named, *batch)
-    assert not any(module._forward_hooks or module._forward_pre_hooks for module in named.modules())
+    assert not any(hooks_of(named))
 
 
 def test_a_name_that_no_module_has_is_refused(batch):

@@ -22,7 +22,7 @@ from fa_registry.tracking.base import Point
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.page_digests import check_audit_pages
 from fa_registry.tracking.reader import read_record
-from tests.builders import verdict_tag
+from tests.builders import edition_text, verdict_tag
 from tests.commands.conftest import call
 from tests.commands.test_audit import AUDIT, audited, run_of, spoil
 
@@ -225,23 +225,7 @@ def test_a_run_that_may_still_be_at_work_is_left_alone(trusting_audit):
 
 
 SEVERAL = "2026-04:first-release,2026-04,2026-12,2026-05"
-LENIENT = """
-name = "lenient [/] (it's mine)"
-title = "What nothing can fail"
-source = "a test"
-fail_if = [["D1"]]
-
-[[rule]]
-code = "D1"
-title = "scale stability"
-quantity = "growth"
-take = "max_over_sites"
-fires = "above"
-threshold = 1e9
-unit = "ratio"
-source = "a test"
-rationale = "a test"
-"""
+LENIENT = edition_text("lenient [/] (it's mine)", "growth", 1e9, take="max_over_sites")
 WAIVER = """
 [[waiver]]
 rule = "D3"

@@ -14,11 +14,13 @@ from fa_registry.evidence.replay_plan import (
     LEAST_SECONDS,
     TOLERANCE,
     asked_budget,
+    budget_text,
     planned_replays,
+    replay_remarks,
+    report_replay,
     spent_seconds,
     unfitted_runs,
 )
-from fa_registry.evidence.replay_report import budget_text, replay_remarks, report_replay
 from fa_registry.evidence.replayer import ReplayResult
 from fa_registry.records import Integrity, Reading, RunRecord
 from fa_registry.tracking import schema

@@ -27,6 +27,7 @@ from fa_registry.training.trainer import Trainer
 from fa_registry.training.user_model import NOT_GIVEN
 from fa_registry.training.user_run_setup import EpochJournal
 from tests.commands.conftest import call
+from tests.helpers.nets import hooks_of
 from tests.helpers.tiny_tasks import tiny_task
 
 WIDTH, CLASSES = 8, 3
@@ -167,7 +168,7 @@ def test_the_loop_does_not_notice(workplace, batch, options):
                 train_one_epoch(trained, noisy, optimizer)
                 if epoch_ended:
                     run.epoch()
-        hooks = [len(module._forward_hooks) + len(module._forward_pre_hooks) for module in trained.modules()]
+        hooks = hooks_of(trained)
         modes = [module.training for module in trained.modules()]
         return (
             [*trained.state_dict().values(), *(weight.grad for weight in trained.parameters()), torch.rand(3)],

@@ -14,6 +14,7 @@ from fa_registry.seeding import derive
 from fa_registry.training.probe_context import credits_under
 from fa_registry.training.user_model import NO_FRESH, NOT_GIVEN
 from tests.external.models import CLASSES, DEPTH, WIDTH, batch, build, indifferent
+from tests.helpers.nets import hooks_of
 from tests.helpers.tiny_tasks import trained
 
 SITES = DEPTH + 1
@@ -190,4 +191,4 @@ def test_asking_changes_nothing_whatever_the_rule_does(fails):
     assert all(torch.equal(weight.grad, before[name]) for name, weight in model.named_parameters())
     assert all(torch.equal(value, state[name]) for name, value in model.state_dict().items())
     assert [module.training for module in model.modules()] == modes and torch.equal(torch.get_rng_state(), rng)
-    assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+    assert not any(hooks_of(model))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from torch import nn
+
 from fa_registry import architectures
 from fa_registry.architectures.base import TOKENS
 from fa_registry.records import Scalar
@@ -36,3 +38,8 @@ def short_task(architecture: str, samples: int = 128, **changes: Any) -> RunSetu
         task.splits, train_images=task.splits.train_images[:samples], train_labels=task.splits.train_labels[:samples]
     )
     return dataclasses.replace(task, splits=splits)
+
+
+def hooks_of(model: nn.Module) -> list[int]:
+    """The number of forward hooks of each module."""
+    return [len(module._forward_hooks) + len(module._forward_pre_hooks) for module in model.modules()]

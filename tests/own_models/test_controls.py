@@ -17,6 +17,7 @@ from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.reader import read_record
 from tests.helpers.covering import rest_long
+from tests.helpers.nets import hooks_of
 from tests.helpers.tiny_tasks import tiny_task
 
 WIDTH, CLASSES, TOKENS, SAMPLES = 6, 3, 11, 16
@@ -215,7 +216,7 @@ def test_what_runs_between_the_sites_is_frozen_and_everything_else_learns(build,
     assert frozen_blocks(model) == () and all(weight.requires_grad for weight in model.parameters())
     train(model, batch, backward)
     assert changed(model, before) == known
-    assert not any(module._forward_hooks for module in model.modules())
+    assert not any(hooks_of(model))
 
 
 @pytest.mark.long
@@ -346,7 +347,7 @@ def test_sites_that_bound_no_interval_are_refused(batch, first, last, text):
     with pytest.raises(UsageError, match=text), frozen_control(model, sites=(first, last), x=batch[0]):
         raise AssertionError("it was frozen")
     assert all(weight.requires_grad for weight in model.parameters())
-    assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+    assert not any(hooks_of(model))
 
 
 def test_an_interval_without_parameters_is_refused(batch):

@@ -17,6 +17,7 @@ from fa_registry.records.readings import NOT_ITS_GRADIENT, UNCHECKED_GRADIENT, W
 from fa_registry.token_axes import gradient_vectors
 from fa_registry.training.reference import SAMPLES
 from fa_registry.training.user_model import UserCreditRule, measured
+from tests.helpers.nets import hooks_of
 from tests.own_models.models import CASES, CLASSES, Case, Custom, build
 
 pytestmark = pytest.mark.long
@@ -358,7 +359,7 @@ def test_the_trace_leaves_weights_buffers_and_generators_alone():
     aligned(case, drawn_credits(case), "forward")
     assert torch.equal(torch.get_rng_state(), state)
     assert all(torch.equal(held, before[name]) for name, held in case.model.state_dict().items())
-    assert not any(module._forward_hooks or module._forward_pre_hooks for module in case.model.modules())
+    assert not any(hooks_of(case.model))
     assert all(weight.grad is None for weight in case.model.parameters())
 
 

@@ -18,34 +18,13 @@ from fa_registry.protocol.builtin_editions import (
 )
 from fa_registry.protocol.rules import load_edition, overridden, shipped, shipped_editions
 from fa_registry.records import EditionReference
+from tests.builders import changed_edition, edition_text
 
-OWN = """
-name = "lenient"
-title = "Mine alone"
-source = "a test"
-fail_if = [["X1"]]
-
-[[rule]]
-code = "X1"
-title = "loss"
-quantity = "loss_train"
-take = "scalar"
-fires = "above"
-threshold = 9.0
-unit = "nats"
-source = "a test"
-rationale = "a test"
-"""
+OWN = edition_text("lenient", "loss_train", 9.0, code="X1", unit="nats")
 
 
 def own(tmp_path, *replacements, edition="2026-12"):
-    text = (bundled_files.editions() / f"{edition}.toml").read_text(encoding="utf-8")
-    for old, new in ((f'name = "{edition}"', 'name = "mine"'), *replacements):
-        assert old in text
-        text = text.replace(old, new, 1)
-    path = tmp_path / "mine.toml"
-    path.write_text(text, encoding="utf-8")
-    return load_edition(str(path))
+    return load_edition(changed_edition(tmp_path, *replacements, edition=edition))
 
 
 def differences_of(edition):

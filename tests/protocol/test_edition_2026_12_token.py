@@ -20,7 +20,7 @@ from fa_registry.protocol.rules import load_edition, shipped, shipped_editions
 from fa_registry.records import CHANCE, Reading, SampleScores
 from fa_registry.studies import editions
 from fa_registry.studies.editions import check_headlines, headline_of_edition, headline_problem
-from tests.builders import measurements, reading, record
+from tests.builders import edition_text, measurements, reading, record
 
 NAME = "2026-12:token"
 EDITION, PLAIN = load_edition(NAME), load_edition("2026-12")
@@ -241,25 +241,10 @@ def test_the_default_edition_is_recommended_and_not_the_last_one(monkeypatch):
     assert headline_problem(EDITION, [ACCURACY]).endswith("use --edition 2026-12")
 
 
-OWN = """
-name = "mine"
-title = "Mine"
-source = "a test"
-fail_if = [["X"]]
-
-[[rule]]
-code = "X"
-title = "depth"
-judge = "seeds_margin"
-quantity = "{quantity}"
-take = "scalar"
-reference = "{reference}"
-fires = "{fires}"
-threshold = 0.1
-unit = "nats"
-source = "a test"
-rationale = "a test"
-"""
+def own_text(quantity: str, reference: str, fires: str) -> str:
+    return edition_text(
+        "mine", quantity, 0.1, code="X", judge="seeds_margin", reference=reference, fires=fires, unit="nats"
+    )
 
 
 @pytest.mark.parametrize(
@@ -274,7 +259,7 @@ rationale = "a test"
 )
 def test_a_margin_over_seeds_needs_the_operator_of_its_metric(tmp_path, quantity, fires, valid):
     path = tmp_path / "mine.toml"
-    path.write_text(OWN.format(quantity=quantity, reference=quantity, fires=fires), encoding="utf-8")
+    path.write_text(own_text(quantity, quantity, fires), encoding="utf-8")
     if valid:
         assert load_edition(str(path)).rules[0].fires == fires
         return
@@ -288,7 +273,7 @@ def test_a_margin_over_seeds_needs_the_operator_of_its_metric(tmp_path, quantity
 @pytest.mark.parametrize(("quantity", "reference"), [("token_loss", "accuracy"), ("accuracy", "token_loss")])
 def test_quantity_and_reference_are_the_same_metric(tmp_path, quantity, reference):
     path = tmp_path / "mine.toml"
-    text = OWN.format(quantity=quantity, reference=reference, fires="above_reference_minus")
+    text = own_text(quantity, reference, "above_reference_minus")
     path.write_text(text, encoding="utf-8")
     with pytest.raises(InvalidFields, match="requires the metric token_loss in `quantity` and in `reference`"):
         load_edition(str(path))

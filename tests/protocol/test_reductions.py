@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from fa_registry.protocol.reductions import NAMES, take, trajectory
+from fa_registry.protocol.operators import NAMES, take, trajectory
 from fa_registry.records import Measurements, Reading
 from tests.builders import reading
 

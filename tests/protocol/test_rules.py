@@ -6,32 +6,21 @@ import math
 
 import pytest
 
-from fa_registry import bundled_files
 from fa_registry.errors import InvalidFields, UnknownName
 from fa_registry.protocol import edition_schema
 from fa_registry.protocol.engine import JUDGES, judge, judge_all
 from fa_registry.protocol.rules import load_edition, shipped
-from tests.builders import BEST_P, frozen, measurements, record
-
-
-def write(tmp_path, *replacements, edition="2026-05"):
-    text = (bundled_files.editions() / f"{edition}.toml").read_text(encoding="utf-8")
-    for old, new in ((f'name = "{edition}"', 'name = "mine"'), *replacements):
-        assert old in text
-        text = text.replace(old, new, 1)
-    path = tmp_path / "mine.toml"
-    path.write_text(text, encoding="utf-8")
-    return str(path)
+from tests.builders import BEST_P, changed_edition, frozen, measurements, record
 
 
 def test_a_users_edition_is_distinguished_by_its_digest(tmp_path):
-    mine = load_edition(write(tmp_path, ("threshold = 50.0", "threshold = 40")))
+    mine = load_edition(changed_edition(tmp_path, ("threshold = 50.0", "threshold = 40")))
     assert mine.rules[0].threshold == 40.0 and isinstance(mine.rules[0].threshold, float)
     assert mine.digest != load_edition("2026-05").digest
 
 
 def test_a_users_edition_has_variants_too(tmp_path):
-    path = write(tmp_path)
+    path = changed_edition(tmp_path)
     assert load_edition(f"{path}:strict").strict
     assert load_edition(f"{path}:strict").name == "mine:strict"
     assert not load_edition(path).strict
@@ -86,7 +75,7 @@ def test_every_rule_says_who_says_so_and_why():
 )
 def test_the_error_for_a_wrong_edition_says_what_is_wrong(tmp_path, replacement, message):
     with pytest.raises(InvalidFields, match=message):
-        load_edition(write(tmp_path, replacement))
+        load_edition(changed_edition(tmp_path, replacement))
 
 
 CONDITION = "{ quantity = 'gain', take = 'last_site', fires = 'below', threshold = 1, unit = '1' }"
@@ -134,12 +123,14 @@ CONDITION = "{ quantity = 'gain', take = 'last_site', fires = 'below', threshold
 )
 def test_the_error_for_a_wrong_further_condition_says_what_is_wrong(tmp_path, replacement, message):
     with pytest.raises(InvalidFields, match=message):
-        load_edition(write(tmp_path, replacement, edition="2026-12"))
+        load_edition(changed_edition(tmp_path, replacement, edition="2026-12"))
 
 
 def test_all_wrong_fields_are_named_together(tmp_path):
     with pytest.raises(InvalidFields) as caught:
-        load_edition(write(tmp_path, ("threshold = 50.0", 'threshold = "x"'), ('take = "last_site"', 'take = "first"')))
+        load_edition(
+            changed_edition(tmp_path, ("threshold = 50.0", 'threshold = "x"'), ('take = "last_site"', 'take = "first"'))
+        )
     assert len(caught.value.problems) == 2
 
 
@@ -161,7 +152,7 @@ def test_an_edition_that_is_no_tables_at_all_is_refused_not_crashed(tmp_path):
     ],
 )
 def test_the_error_for_a_wrong_variant_says_what_is_wrong(tmp_path, changes, message):
-    path = write(tmp_path, ("[variant.strict]", f"{changes}\n[variant.strict]"))
+    path = changed_edition(tmp_path, ("[variant.strict]", f"{changes}\n[variant.strict]"))
     with pytest.raises(InvalidFields, match=message):
         load_edition(f"{path}:v")
     assert load_edition(path).name == "mine"

@@ -24,8 +24,8 @@ from fa_registry.reporting.figures.analyses import (
     figure_of,
     table_numbers,
 )
+from fa_registry.reporting.figures.canvas import LIMIT
 from fa_registry.reporting.figures.frames import named
-from fa_registry.reporting.figures.style import LIMIT
 from fa_registry.reporting.pages import analyses as module
 from fa_registry.reporting.pages.analyses import page_analyses
 from tests.analyses.builders import OURS, SEEDS, analysed, controlled, frozen, report_of, run

@@ -12,7 +12,7 @@ from fa_registry.protocol.grouping import groups
 from fa_registry.records import BIGRAM, CHANCE, Reading, Series
 from fa_registry.reporting.figures.accuracy_dots import accuracy_panel
 from fa_registry.reporting.figures.analyses import analysis_figure, analysis_numbers
-from fa_registry.reporting.figures.style import colours, styled
+from fa_registry.reporting.figures.canvas import colours, styled
 from fa_registry.reporting.figures.trajectories import PANELS, Panel, trajectory_figure
 from fa_registry.reporting.pages.form import form_context
 from fa_registry.reporting.report_index import Sources

@@ -16,8 +16,8 @@ from fa_registry.protocol.grouping import groups
 from fa_registry.protocol.rules import load_edition
 from fa_registry.records import Measurements, Reading, Series
 from fa_registry.reporting.figures import page
+from fa_registry.reporting.figures.canvas import CONTROL, PALETTE, colours, styled
 from fa_registry.reporting.figures.page import setting_figures
-from fa_registry.reporting.figures.style import CONTROL, PALETTE, colours, styled
 from fa_registry.reporting.figures.trajectories import (
     PANELS,
     SHOWN_EPOCHS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fa_registry.protocol.near_settings import describe_difference, differing_numbers
+from fa_registry.protocol.grouping import NearSettings, describe_difference
 from fa_registry.records import Recipe
 from tests.builders import spec
 from tests.security.conftest import call, written_report
@@ -85,9 +85,11 @@ NOT_CLOSE = [
 @pytest.mark.parametrize(("one", "other"), CLOSE)
 def test_numbers_within_one_per_cent_are_close(one, other):
     first, second = spec(**one), spec(**other)
-    assert differing_numbers(first, second) and describe_difference(differing_numbers(second, first))
+    ((judged, differing),) = NearSettings([second]).near(first)
+    assert judged == second and describe_difference(differing) and NearSettings([first]).near(second)
 
 
 @pytest.mark.parametrize(("one", "other"), NOT_CLOSE)
 def test_what_differs_by_more_or_in_no_number_is_not(one, other):
-    assert not differing_numbers(spec(**one), spec(**other)) and not differing_numbers(spec(**other), spec(**one))
+    first, second = spec(**one), spec(**other)
+    assert not NearSettings([first]).near(second) and not NearSettings([second]).near(first)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from safetensors.torch import load_file, save_file
 
-from fa_registry.evidence.shared_tensors import may_share_tensors
+from fa_registry.evidence.duplicate_weights import may_share_tensors
 from fa_registry.tracking import schema
 from fa_registry.training.checkpoint import content_digest
 from tests.builders import spec

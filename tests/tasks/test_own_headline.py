@@ -15,28 +15,11 @@ from fa_registry.errors import PluginError
 from fa_registry.metrics import HEADLINES, declaration, declared_headline, headline_of, own_headline
 from fa_registry.records import AuditReport
 from fa_registry.tasks.base import TaskCard
+from tests.builders import edition_text
 from tests.helpers.plugins import installed_member
 
 SOURCE = Path(__file__).resolve().parents[1] / "fixtures" / "third_party_task" / "my_tasks" / "ink_centre.py"
-EDITION = """
-name = "growth"
-title = "Growth only"
-source = "this test"
-fail_if = [["D1"]]
-
-[[rule]]
-code = "D1"
-title = "scale stability"
-quantity = "growth"
-take = "max_over_sites"
-fires = "above"
-threshold = 50.0
-unit = "ratio of two norms"
-fired = "EXPLODED"
-clear = "OK"
-source = "this test"
-rationale = "A network that grows at every block has no scale."
-"""
+EDITION = edition_text("growth", "growth", 50.0, take="max_over_sites", fired="EXPLODED", clear="OK")
 MISS = own_headline("miss", "miss", "distance", unit="cm", direction="lower", digits=2)
 
 

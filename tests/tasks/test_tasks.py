@@ -16,7 +16,7 @@ from fa_registry.errors import InvalidFields, PluginError, UnknownName, UsageErr
 from fa_registry.evidence.backprop_check import backprop_check
 from fa_registry.evidence.replay_from_seed import credit_in_training
 from fa_registry.methods.base import CreditInputs
-from fa_registry.tasks import TaskCard, is_regression, output_error, sample_losses, target_rows, task_of
+from fa_registry.tasks import TaskCard, output_error, sample_losses, target_rows, task_of
 from fa_registry.tasks.classification import Classification, accuracy
 from fa_registry.training.code_fingerprint import fingerprint
 from fa_registry.training.measuring import check_first_credits, measure, with_conventions
@@ -40,7 +40,6 @@ def test_the_error_is_the_gradient_of_the_summed_loss(labels):
 
 
 def test_the_loss_of_values_is_half_the_squared_distance():
-    assert is_regression(VALUES) and not is_regression(CLASSES)
     assert sample_losses(torch.tensor([[3.0, 4.0]]), torch.tensor([[0.0, 0.0]])).tolist() == [12.5]
 
 

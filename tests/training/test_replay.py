@@ -14,9 +14,8 @@ from fa_registry.diagnostics.base import MOMENTS
 from fa_registry.errors import IntegrityError
 from fa_registry.evidence import replayer
 from fa_registry.evidence.replay import RecordedEpochs
-from fa_registry.evidence.replay_from_seed import replay_first_steps
+from fa_registry.evidence.replay_from_seed import replay_first_steps, replay_kept_states, replay_whole
 from fa_registry.evidence.replayer import RecordedTraining, ReplayResult
-from fa_registry.evidence.whole_replay import replay_kept_states, replay_whole
 from fa_registry.protocol.replay_summary import KEPT, WHOLE
 from fa_registry.records import Check, Measurements, Reading
 from fa_registry.tracking import schema

@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from fa_registry.errors import Interrupted, InvalidFields
-from fa_registry.evidence.replay_from_seed import replay_first_steps
-from fa_registry.evidence.whole_replay import replay_whole
+from fa_registry.evidence.replay_from_seed import replay_first_steps, replay_whole
 from fa_registry.protocol.integrity import compare
 from fa_registry.records import Reading
 from fa_registry.tasks.classification import accuracy

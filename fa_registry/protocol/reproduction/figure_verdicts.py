@@ -10,7 +10,7 @@ from typing import Any
 
 from fa_registry.metrics import ARITHMETIC, GEOMETRIC, over_seeds
 from fa_registry.protocol.grouping import Group, groups
-from fa_registry.protocol.reductions import take, trajectory
+from fa_registry.protocol.operators import take, trajectory
 from fa_registry.protocol.rule_evaluation import first_fire
 from fa_registry.protocol.rules import Edition, Rule, load_edition
 from fa_registry.records import (

@@ -17,8 +17,17 @@ from fa_registry.protocol.paired_runs import common_bigram, common_chance
 from fa_registry.records import Reading
 from fa_registry.reporting.figure_models import PageFigure
 from fa_registry.reporting.figures.canvas import (
+    BIGRAM_LOOK,
+    CHANCE_LOOK,
+    CONTROL,
+    GREY_BAND,
+    INK,
     LABEL,
+    LIMIT,
+    LIMIT_LOOK,
+    PALETTE,
     SMALL,
+    TICK,
     WIDTH,
     Canvas,
     RenderedFigure,
@@ -27,17 +36,6 @@ from fa_registry.reporting.figures.canvas import (
     ticks,
 )
 from fa_registry.reporting.figures.frames import from_frame
-from fa_registry.reporting.figures.style import (
-    BIGRAM_LOOK,
-    CHANCE_LOOK,
-    CONTROL,
-    GREY_BAND,
-    INK,
-    LIMIT,
-    LIMIT_LOOK,
-    PALETTE,
-    TICK,
-)
 from fa_registry.reporting.figures.trajectories import limit
 from fa_registry.reporting.labels import group_label, short_names
 from fa_registry.reporting.report_values import Values

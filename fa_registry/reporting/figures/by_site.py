@@ -6,15 +6,16 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from fa_registry.reporting.figures.canvas import (
+    TICK,
     Canvas,
     dotted_lines,
+    in_order,
     intervals,
     remark,
     shortened,
     value_axis,
     whole_axis,
 )
-from fa_registry.reporting.figures.style import TICK, in_order
 from fa_registry.text_safety import escape_control
 
 PANELS = {"g": "‖g_l‖ of the mean cross entropy", "gamma": "Γ_l, where the credit acts"}

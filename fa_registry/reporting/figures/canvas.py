@@ -1,4 +1,4 @@
-"""The canvas of all figures: axes, ticks, legends, and reproducible PNG, SVG and PDF files.
+"""The canvas of all figures: axes, ticks, legends, colours, and reproducible PNG, SVG and PDF files.
 
 This module uses only the object interface of matplotlib. pyplot has global state, and a library must not change the user's
 rcParams. All sizes and positions are in inches from the top left corner. Fixed positions are faster than a layout engine of
@@ -11,10 +11,12 @@ import base64
 import io
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
 
+import matplotlib
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
@@ -25,8 +27,8 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 from PIL import Image
 
-from fa_registry.reporting.figures.style import BIGRAM_LOOK, CHANCE_LOOK, DPI, FRAME, INK, LIMIT_LOOK, TICK, styled
-from fa_registry.reporting.labels import short_names
+from fa_registry.protocol.grouping import Group
+from fa_registry.reporting.labels import group_label, short_names
 from fa_registry.reporting.text.filters import compact
 from fa_registry.text_safety import escape_control
 
@@ -341,3 +343,72 @@ def small_multiples(
 def height_of(count: int, head: float, high: float, across: int = ACROSS) -> float:
     """Return the height in inches of a figure with `count` small panels."""
     return head + math.ceil(count / across) * (high + GAP) - GAP + BOTTOM
+
+
+# Okabe and Ito's palette without yellow (invisible on white): distinguishable with any common colour blindness.
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
+# After the last colour, the colours are used again with the next dash pattern.
+DASHES = ("-", (0, (5, 1.5)), (0, (1, 1)), (0, (4, 1, 1, 1)))
+CONTROL, FRAME, TICK = "#767676", "#8b949e", "#57606a"
+BAND, PANE = "#cfe6d8", "#f3f4f6"  # the range in which no verdict changes; the area of missing numbers
+DECISIONS = ("#F3C98B", "#d0d4d9", "#CFE6F5")  # fills of decisions, in addition to the palette
+GREY_BAND = "#d9dcdf"  # the range of the frozen controls, or of a null
+INK, GRID, LIMIT = "#1f2328", "#e3e6ea", "#a40e26"
+STYLE: Mapping[str, object] = MappingProxyType(
+    {
+        "font.family": "DejaVu Sans",  # matplotlib contains this font, so every machine draws the same pixels
+        "font.size": 9.0,
+        "mathtext.fontset": "dejavusans",
+        "axes.edgecolor": FRAME,
+        "axes.linewidth": 0.7,
+        "axes.labelcolor": INK,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.grid": True,
+        "axes.axisbelow": True,
+        "axes.titley": 1.0,  # a fixed value avoids measuring all tick labels
+        "axes.titlelocation": "left",
+        "axes.titlesize": 8.5,
+        "axes.titlepad": 3,
+        "legend.frameon": False,
+        "legend.fontsize": 8.0,
+        "legend.handlelength": 1.8,
+        "legend.columnspacing": 1.2,
+        "legend.borderaxespad": 0.2,
+        "grid.color": GRID,
+        "grid.linewidth": 0.7,
+        "xtick.color": TICK,
+        "ytick.color": TICK,
+        "text.color": INK,
+        "svg.hashsalt": "fa_registry",
+        "svg.fonttype": "none",  # letters, not their outlines
+        "text.parse_math": False,  # names are untrusted text; a `$` in a name is no formula
+    }
+)
+DPI = 140  # of PNG files
+LIMIT_LOOK = MappingProxyType({"color": LIMIT, "linewidth": 1.1, "linestyle": (0, (4, 2))})
+CHANCE_LOOK = MappingProxyType({"color": TICK, "linewidth": 1.0, "linestyle": (0, (1, 2))})
+BIGRAM_LOOK = MappingProxyType({"color": TICK, "linewidth": 1.0, "linestyle": (0, (5, 2, 1, 2))})
+
+
+def colours(groups: Sequence[Group]) -> dict[str, tuple[str, object]]:
+    """Return a mapping (label of a method) → (colour, dash pattern); controls are grey."""
+    trained = in_order(group_label(group) for group in groups if not group.control)
+    return trained | {group_label(group): (CONTROL, "--") for group in groups if group.control}
+
+
+def in_order(labels: Iterable[str]) -> dict[str, tuple[str, object]]:
+    """Return a mapping label → (colour, dash pattern), in the order of first appearance."""
+    return {
+        label: (PALETTE[index % len(PALETTE)], DASHES[index // len(PALETTE) % len(DASHES)])
+        for index, label in enumerate(dict.fromkeys(labels))
+    }
+
+
+@contextmanager
+def styled() -> Iterator[None]:
+    """Use the matplotlib settings of this package inside the context, and restore the user's settings."""
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()  # the user's settings would change the bytes
+        matplotlib.rcParams.update(STYLE)
+        yield

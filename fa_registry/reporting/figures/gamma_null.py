@@ -16,9 +16,15 @@ from fa_registry.records import Reading, RunRecord
 from fa_registry.reporting.figure_models import PageFigure
 from fa_registry.reporting.figures.canvas import (
     ACROSS,
+    CONTROL,
+    GREY_BAND,
+    GRID,
+    INK,
     LEFT,
     MOST,
     NARROW,
+    PALETTE,
+    TICK,
     WIDTH,
     Canvas,
     PanelFrame,
@@ -30,7 +36,6 @@ from fa_registry.reporting.figures.canvas import (
     whole_ticks,
 )
 from fa_registry.reporting.figures.frames import from_frame
-from fa_registry.reporting.figures.style import CONTROL, GREY_BAND, GRID, INK, PALETTE, TICK
 from fa_registry.reporting.labels import group_label
 from fa_registry.reporting.text import filters
 from fa_registry.reporting.view_models import Number, Row

@@ -24,8 +24,11 @@ from fa_registry.protocol.replay_summary import series_sentence
 from fa_registry.records import Reading, RunAudit
 from fa_registry.reporting.figure_models import LayerMap, LayerPanel, MapCell, PageFigure
 from fa_registry.reporting.figures.canvas import (
+    FRAME,
     LEFT,
+    LIMIT,
     MOST,
+    TICK,
     WIDTH,
     Canvas,
     PanelFrame,
@@ -35,7 +38,6 @@ from fa_registry.reporting.figures.canvas import (
     whole_ticks,
 )
 from fa_registry.reporting.figures.frames import from_frame
-from fa_registry.reporting.figures.style import FRAME, LIMIT, TICK
 from fa_registry.reporting.figures.trajectories import (
     GROWTH_LIMIT,
     REFERENCE,

@@ -16,10 +16,9 @@ from fa_registry.protocol.replay_summary import series_sentence
 from fa_registry.reporting.claims_reference import GAMMA
 from fa_registry.reporting.figure_models import PageFigure, SettingFigures
 from fa_registry.reporting.figures.accuracy_dots import accuracy_panel
-from fa_registry.reporting.figures.canvas import NARROW, WIDTH
+from fa_registry.reporting.figures.canvas import NARROW, WIDTH, colours, styled
 from fa_registry.reporting.figures.gamma_null import gamma_panel
 from fa_registry.reporting.figures.heat_maps import layer_map
-from fa_registry.reporting.figures.style import colours, styled
 from fa_registry.reporting.figures.trajectories import (
     Panel,
     curves,

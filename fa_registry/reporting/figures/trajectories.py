@@ -26,6 +26,10 @@ from fa_registry.protocol.grouping import Group
 from fa_registry.protocol.paired_runs import common_bigram, common_chance
 from fa_registry.records import Reading, RunAudit
 from fa_registry.reporting.figures.canvas import (
+    BIGRAM_LOOK,
+    CHANCE_LOOK,
+    CONTROL,
+    LIMIT_LOOK,
     NARROW,
     WIDTH,
     Canvas,
@@ -38,7 +42,6 @@ from fa_registry.reporting.figures.canvas import (
     ticks,
     whole_ticks,
 )
-from fa_registry.reporting.figures.style import BIGRAM_LOOK, CHANCE_LOOK, CONTROL, LIMIT_LOOK
 from fa_registry.reporting.labels import group_label, short_names
 from fa_registry.reporting.report_values import scalar_metric
 from fa_registry.reporting.text.filters import compact

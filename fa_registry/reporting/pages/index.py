@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from fa_registry.metrics import Metric
-from fa_registry.protocol.grouping import Group
-from fa_registry.protocol.near_settings import describe_difference
+from fa_registry.protocol.grouping import Group, describe_difference
 from fa_registry.protocol.replay_summary import nonce_text
 from fa_registry.records import AuditReport, EditionReference, Exclusion, OtherRun, Waiver
 from fa_registry.reporting.audit_rows import audit_row

@@ -11,9 +11,8 @@ import pytest
 from fa_registry.protocol.grouping import groups
 from fa_registry.records import Measurements, Reading
 from fa_registry.reporting.figures.accuracy_dots import accuracy_numbers, accuracy_panel, draw
-from fa_registry.reporting.figures.canvas import padded, whole_ticks
+from fa_registry.reporting.figures.canvas import padded, styled, whole_ticks
 from fa_registry.reporting.figures.gamma_null import gamma_numbers, gamma_panel
-from fa_registry.reporting.figures.style import styled
 from tests.reporting.report_changes import with_record, with_runs
 
 

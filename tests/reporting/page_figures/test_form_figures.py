@@ -14,10 +14,9 @@ from fa_registry.protocol.grouping import groups
 from fa_registry.records import Reading, Series
 from fa_registry.reporting.figures import by_site
 from fa_registry.reporting.figures.analyses import figure_of
-from fa_registry.reporting.figures.canvas import Canvas
+from fa_registry.reporting.figures.canvas import Canvas, styled
 from fa_registry.reporting.figures.gamma_null import draw, gamma_numbers
 from fa_registry.reporting.figures.page import form_figures
-from fa_registry.reporting.figures.style import styled
 from fa_registry.reporting.pages.comparison import compared_setting, layer_numbers
 from fa_registry.reporting.report_index import Sources
 from tests.reporting.claims_of_tokens import of_tokens

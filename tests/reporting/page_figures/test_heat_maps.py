@@ -10,8 +10,8 @@ from fa_registry.metrics import DECLARED
 from fa_registry.protocol.grouping import groups
 from fa_registry.records import Reading, Series, SiteSeries
 from fa_registry.reporting.figures import heat_maps
+from fa_registry.reporting.figures.canvas import styled
 from fa_registry.reporting.figures.heat_maps import BY_SITE, draw, heat_numbers, layer_map
-from fa_registry.reporting.figures.style import styled
 from tests.reporting.page_figures.sample_runs import EPOCHS, broken, followed
 from tests.reporting.report_changes import with_record, with_runs
 

@@ -14,8 +14,7 @@ import pandas as pd
 
 from fa_registry.analyses import CATALOG, Analysis, AnalysisTable
 from fa_registry.records import RunAudit
-from fa_registry.reporting.figures.canvas import WIDE, Canvas, RenderedFigure
-from fa_registry.reporting.figures.style import styled
+from fa_registry.reporting.figures.canvas import WIDE, Canvas, RenderedFigure, styled
 
 
 def figure_of(draw: Callable[[Canvas, pd.DataFrame], None], numbers: pd.DataFrame) -> RenderedFigure:

@@ -17,9 +17,8 @@ from matplotlib.textpath import TextPath
 
 from fa_registry.analyses.base import Analysis
 from fa_registry.records import RunAudit
-from fa_registry.reporting.figures.canvas import Canvas, row_axis, row_width
+from fa_registry.reporting.figures.canvas import DECISIONS, PALETTE, Canvas, row_axis, row_width
 from fa_registry.reporting.figures.frames import entry, in_rows, variant
-from fa_registry.reporting.figures.style import DECISIONS, PALETTE
 
 STYLES = {  # decision: fill, sign, ink; the sign repeats the decision without colour
     "rejects": (PALETTE[1], "✕", "white"),

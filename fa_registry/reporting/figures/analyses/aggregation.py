@@ -11,9 +11,19 @@ from matplotlib.patches import Rectangle
 from fa_registry.analyses.aggregation import NAMES
 from fa_registry.analyses.base import Analysis
 from fa_registry.records import RunAudit
-from fa_registry.reporting.figures.canvas import Canvas, dot, remark, row_axis, row_width, value_axis, whole_axis
+from fa_registry.reporting.figures.canvas import (
+    INK,
+    PALETTE,
+    TICK,
+    Canvas,
+    dot,
+    remark,
+    row_axis,
+    row_width,
+    value_axis,
+    whole_axis,
+)
 from fa_registry.reporting.figures.frames import entry, in_rows, variant
-from fa_registry.reporting.figures.style import INK, PALETTE, TICK
 from fa_registry.reporting.text.filters import MINUS
 
 MARKERS = {"mean_mean": "o", "mean_median": "s", "median_mean": "^", "median_median": "D"}

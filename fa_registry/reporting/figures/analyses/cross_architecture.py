@@ -8,9 +8,8 @@ import pandas as pd
 
 from fa_registry.analyses.base import Analysis
 from fa_registry.records import RunAudit
-from fa_registry.reporting.figures.canvas import Canvas, dot, remark, row_axis, row_width, value_axis
+from fa_registry.reporting.figures.canvas import TICK, Canvas, dot, in_order, remark, row_axis, row_width, value_axis
 from fa_registry.reporting.figures.frames import entry, in_rows, variant
-from fa_registry.reporting.figures.style import TICK, in_order
 
 ROW, BOTTOM, LEAST = 0.24, 0.5, 0.6  # inches
 MARKERS = "os^DvP*X"

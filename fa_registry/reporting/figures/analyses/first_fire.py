@@ -12,9 +12,8 @@ from matplotlib.axes import Axes
 
 from fa_registry.analyses.base import Analysis
 from fa_registry.records import RunAudit
-from fa_registry.reporting.figures.canvas import Canvas, dot, row_axis, row_width, whole_axis
+from fa_registry.reporting.figures.canvas import INK, PALETTE, PANE, TICK, Canvas, dot, row_axis, row_width, whole_axis
 from fa_registry.reporting.figures.frames import entry, in_rows, variant
-from fa_registry.reporting.figures.style import INK, PALETTE, PANE, TICK
 
 ROW, BOTTOM, GAP = 0.24, 0.45, 0.45  # inches
 STATES = {  # state: label, marker, fill

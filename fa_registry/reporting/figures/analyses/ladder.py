@@ -13,17 +13,18 @@ from fa_registry.analyses.base import Analysis
 from fa_registry.metrics import ACCURACY
 from fa_registry.records import RunAudit
 from fa_registry.reporting.figures.canvas import (
+    TICK,
     Canvas,
     chance_keys,
     chance_line,
     dotted_lines,
+    in_order,
     intervals,
     key,
     value_axis,
     whole_axis,
 )
 from fa_registry.reporting.figures.frames import entry, in_rows, variant, with_chance
-from fa_registry.reporting.figures.style import TICK, in_order
 
 PANELS = {"trained": ("last k blocks trained", "k, trained blocks"), "depth": ("all blocks trained", "L, blocks")}
 PANEL, LEFT, BOTTOM, HEAD = 2.3, 0.55, 0.5, 0.3  # inches

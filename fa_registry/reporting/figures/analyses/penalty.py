@@ -17,6 +17,7 @@ from fa_registry.reporting.figures.canvas import (
     chance_keys,
     chance_line,
     dotted_lines,
+    in_order,
     intervals,
     key,
     shortened,
@@ -24,7 +25,6 @@ from fa_registry.reporting.figures.canvas import (
     whole_axis,
 )
 from fa_registry.reporting.figures.frames import entry, in_rows, plain, variant, with_chance
-from fa_registry.reporting.figures.style import in_order
 from fa_registry.reporting.text.filters import compact
 
 PANELS = {ACCURACY.name: "accuracy, whole test set", "h_L": "final ‖h_L‖", "gamma": "Γ, mean over sites 1..L"}

@@ -9,9 +9,8 @@ from matplotlib.axes import Axes
 
 from fa_registry.analyses.base import Analysis
 from fa_registry.records import RunAudit
-from fa_registry.reporting.figures.canvas import Canvas, remark, shortened, value_axis
+from fa_registry.reporting.figures.canvas import TICK, Canvas, in_order, remark, shortened, value_axis
 from fa_registry.reporting.figures.frames import MOST_ROWS, entry, variant
-from fa_registry.reporting.figures.style import TICK, in_order
 
 HIGH, LINE, LEFT, BOTTOM, SHARE = 3.4, 0.165, 0.62, 0.5, 0.56  # inches; share of the width for the axes
 

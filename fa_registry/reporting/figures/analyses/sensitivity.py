@@ -13,8 +13,17 @@ from matplotlib.patches import Patch
 
 from fa_registry.analyses.base import Analysis
 from fa_registry.records import RunAudit
-from fa_registry.reporting.figures.canvas import Canvas, dot, limit_key, shortened, value_axis
-from fa_registry.reporting.figures.style import BAND, LIMIT_LOOK, PALETTE, TICK
+from fa_registry.reporting.figures.canvas import (
+    BAND,
+    LIMIT_LOOK,
+    PALETTE,
+    TICK,
+    Canvas,
+    dot,
+    limit_key,
+    shortened,
+    value_axis,
+)
 from fa_registry.reporting.text.filters import compact
 from fa_registry.text_safety import escape_control
 
