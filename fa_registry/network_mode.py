@@ -31,7 +31,8 @@ def eval_mode(network: nn.Module) -> Iterator[None]:
         if had_training_mode and any(_replaces_train(module) for module, _ in modes):
             _set_mode(network, True)  # the author's train(mode) may undo what it did for eval mode
         for module, mode in modes:
-            module.training = mode
+            if module.training != mode:  # nn.Module.__setattr__ takes longer than the comparison
+                module.training = mode
 
 
 def _set_mode(network: nn.Module, mode: bool) -> None:
