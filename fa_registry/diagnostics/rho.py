@@ -66,7 +66,9 @@ def push(
     return [tuple(torch.cat(pieces, dim=1) for pieces in zip(*part, strict=True)) for part in parts]
 
 
-Units = Callable[[torch.dtype], Tensor]  # directions of a chunk in a precision, (n, 1 + V, features); the first one is zero
+Units = Callable[
+    [torch.dtype], Tensor
+]  # directions of a chunk in a precision, (n, 1 + V, features); the first one is zero
 
 
 def _chunks(bench: ProbeContext) -> Iterator[tuple[slice, Callable[[torch.Size, torch.dtype], Tensor]]]:

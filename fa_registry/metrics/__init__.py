@@ -19,6 +19,7 @@ from fa_registry.metrics.base import (
     CHOICES,
     DIAGNOSTICS,
     FAMILY,
+    FIDELITY,
     HEADLINE_GAMMA,
     NONE,
     NOT_CREDITED,

@@ -15,12 +15,13 @@ WRITTEN = 'a number or {"na": reason}'  # a reading in JSON
 NOT_ITS_GRADIENT = "the model's backward pass is not its gradient"
 NOT_CHECKED = "the gradient cannot be checked"
 NOT_FINITE = "not finite"  # the value was computed and is inf or nan
+NOT_DUE = "not due"  # the value is not measured at every epoch, see RunSpec.is_due
 # Kinds of reasons. Rules and checks ask for the kind; only a reader uses the text.
 WRONG_GRADIENT, UNCHECKED_GRADIENT = (
     "wrong gradient",
     "unchecked gradient",
 )  # of all readings that depend on the gradient
-KINDS = ("", NOT_FINITE, WRONG_GRADIENT, UNCHECKED_GRADIENT)
+KINDS = ("", NOT_FINITE, NOT_DUE, WRONG_GRADIENT, UNCHECKED_GRADIENT)
 
 
 class Reason(str):

@@ -78,14 +78,14 @@ def bench_of(
 ) -> ProbeContext:
     """Return the context with which the diagnostics run a setup's network again.
 
-    Each part is computed only when a diagnostic needs it. `forward_backward` includes the float64 pass.
+    Each part is computed only when a diagnostic needs it. If `forward_backward` has no float64 pass, its float32 pass is converted.
 
     Args:
         no_feedback: the reason why `credits` is None.
         initial: the initial weights, name → tensor, or None.
         draws: number of newly drawn feedback states for the null distribution of Γ; 0 means the result of `null_draws`.
     """
-    labels = setup.eval_batch[1]
+    labels, exact = setup.eval_batch[1], forward_backward.double or forward_backward.single
     network = cache(lambda precision: in_precision(setup.network, precision))
 
     def losses_from(site: int, states: Tensor, first: int = 0) -> Tensor:
@@ -101,9 +101,9 @@ def bench_of(
         return setup.task.sample_losses(logits.double(), variant_labels).reshape(count, variants)
 
     return ProbeContext(
-        states=forward_backward.double.hidden,
-        gradients=forward_backward.double.gradients,
-        losses=setup.task.sample_losses(forward_backward.double.logits, labels),
+        states=[state.double() for state in exact.hidden],
+        gradients=[gradient.double() for gradient in exact.gradients],
+        losses=setup.task.sample_losses(exact.logits.double(), labels),
         losses_from=losses_from,
         generator=lambda name: stream(setup, name),
         credits=Unavailable(no_feedback) if credits is None else [credit.double() for credit in credits],
