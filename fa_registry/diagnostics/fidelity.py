@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fa_registry.diagnostics.base import LEAST_ERROR, Diagnostic, DiagnosticCard, Measured, Observation, missing
-from fa_registry.metrics import FIDELITY
+from fa_registry.metrics import FIDELITY, SMALL_REFERENCE
 from fa_registry.records import Reading
 from fa_registry.records.runs import EVERY
 
@@ -24,7 +24,7 @@ class Fidelity(Diagnostic):
         range="−1 to 1; 1 is exact",
         cannot_tell="errors that occur both in float32 and in float64",
         source="this project; question: is a small gradient also an inaccurate gradient?",
-        conventions={"fidelity_least_error": LEAST_ERROR, "fidelity_epochs": f"every {EVERY}th, and the last one"},
+        conventions={"fidelity_least_error": LEAST_ERROR, "fidelity_every": EVERY, "fidelity_below": SMALL_REFERENCE},
     )
 
     def measure(self, observation: Observation) -> Measured:

@@ -25,6 +25,7 @@ from fa_registry.metrics.base import (
     NOT_CREDITED,
     REFERENCE_BATCH,
     REFERENCE_CHECK,
+    SMALL_REFERENCE,
     SPREAD,
     VALIDATION,
     Known,

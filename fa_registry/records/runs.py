@@ -212,7 +212,8 @@ class RunSpec:
     def is_due(self, epoch: int) -> bool:
         """Return whether the costlier measurements of an epoch are due: the float64 pass, and the check of a gradient.
 
-        They are due at every EVERY-th epoch and at the last one. If the recipe selects an epoch, each one may be the last.
+        They are due at every EVERY-th epoch and at the last one. If the recipe selects an epoch, each one may be the last. The
+        float64 pass is made at other epochs too where the gradient is below metrics.SMALL_REFERENCE.
         """
         return epoch % EVERY == 0 or epoch == self.epochs or self.recipe.select == BEST_VALIDATION
 

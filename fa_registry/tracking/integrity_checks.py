@@ -15,7 +15,7 @@ from typing import Any
 
 from fa_registry import jsonio
 from fa_registry.errors import join_names
-from fa_registry.metrics import DECLARED, FIDELITY, REFERENCE_CHECK, VALIDATION, headline_of
+from fa_registry.metrics import DECLARED, FIDELITY, REFERENCE_CHECK, SMALL_REFERENCE, VALIDATION, headline_of
 from fa_registry.records import NOT_DUE, NOT_FINITE, Check, Measurements, RunSpec, manifest_checks, objection_in
 from fa_registry.records.manifest_checks import OWN_LOOP
 from fa_registry.records.runs import BEST_VALIDATION
@@ -234,10 +234,16 @@ def _due(recorded: RecordedRun) -> Iterator[str]:
     Otherwise the author of a run could leave out an epoch at which a rule would not fire.
     """
     if recorded.is_trained_here:
+        last = max((row[2] for row in recorded.rows), default=0)
+        small = {
+            row[0]
+            for row in recorded.rows
+            if row[1:3] == ("g_norm_mean_ce", last) and row[3] is not None and row[3] < SMALL_REFERENCE
+        }
         wrong = {
             row[0]
             for row in recorded.rows
-            if (row[5] == NOT_DUE) != (row[1] in FIDELITY and not recorded.spec.is_due(row[0]))
+            if (row[5] == NOT_DUE) != (row[1] in FIDELITY and not (recorded.spec.is_due(row[0]) or row[0] in small))
         }
         if wrong:
             epochs = ", ".join(map(str, sorted(wrong)[:SHOWN]))

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -22,7 +23,7 @@ from fa_registry.datasets._shared_samples import shared_samples
 from fa_registry.diagnostics import Observation
 from fa_registry.diagnostics.base import MOMENTS, REFERENCE_BATCH, Diagnostic, Measured
 from fa_registry.errors import PluginError
-from fa_registry.metrics import DECLARED, REFERENCE_CHECK, VALIDATION, declaration
+from fa_registry.metrics import DECLARED, REFERENCE_CHECK, SMALL_REFERENCE, VALIDATION, declaration
 from fa_registry.records import (
     CHANCE,
     NOT_DUE,
@@ -35,7 +36,6 @@ from fa_registry.records import (
     SampleScores,
     Scalar,
 )
-from fa_registry.records.runs import EVERY
 from fa_registry.tasks import reported_metrics
 from fa_registry.training.checkpoint import load_into
 from fa_registry.training.data_digests import data_digests
@@ -53,7 +53,7 @@ from fa_registry.training.probe_context import (
 from fa_registry.training.reference import SAMPLES, checked, unreferenced, without_reference
 from fa_registry.training.run_setup import RunSetup, eval_digest
 
-NO_DOUBLE_YET = Reason(f"the pass in float64 is made after every {EVERY}th epoch and after the last one", NOT_DUE)
+NO_DOUBLE_YET = Reason("not due at this epoch", NOT_DUE)  # short, because most epochs of a series have it
 
 
 @products("fp32")
@@ -81,7 +81,7 @@ def measure(
         members: the diagnostics by name, or None for all installed diagnostics.
         objection: the reason why an earlier check found the reference gradient wrong, or an empty string if that check passed.
             If `objection` is None, this function checks the gradient of a third-party architecture or method itself.
-        is_due: whether the metrics that need a float64 pass are measured, see RunSpec.is_due.
+        is_due: whether the float64 pass is made even if the gradient at the last site is not small, see RunSpec.is_due.
     """
     with diagnostics.eval_mode(setup.network):  # once: the contexts of every pass and draw then have nothing to switch
         return _measured(setup, no_feedback, moments, initial, conventions, members, objection, is_due)
@@ -113,6 +113,8 @@ def _measured(
         least_error=used_conventions.least_error,
         initial_norms=setup.initial_norms,
     )
+    if not is_due and np.median(observation.gradient_norms[-1]) / REFERENCE_BATCH < SMALL_REFERENCE:
+        return _measured(setup, no_feedback, moments, initial, conventions, members, objection, True)
     if not is_due:
         observation = dataclasses.replace(observation, gradients_double=None, no_double=NO_DOUBLE_YET)
     members = diagnostics.CATALOG.members() if members is None else members
