@@ -20,8 +20,8 @@ WORDS = """
   path saves PIL images one by one.{jobs}
 - **Measuring** costs a forward pass over the whole test set, each epoch. On digits an epoch is 12 steps, and no way of
   measuring is cheap compared with that ([decision 21](decisions/21-costs.md)).
-- **Recomputing a run** is mostly ρ. It sends 32 directions of every sample at every site, at two lengths, through the rest of the
-  network in float64. These products run at half of float32's rate, and no order of the work reduces their number.
+- **Recomputing a run** is mostly ρ. It sends 32 directions of every sample at every site through the rest of the network, in
+  float32 where float32 can tell (decision 21). No order of the work reduces the number of these products.
 - **A large store** is read in pages of {page} runs: commands send one request for each run only for the files of the runs that they
   audit.
 - **A GPU** step is captured in a CUDA graph, and eight runs share the GPU in turns of one thread

@@ -140,7 +140,7 @@ def fire(rule: Rule, run: RunAudit) -> Fire:
 
 
 def _undecided(rule: Rule, readings: Sequence[Reading]) -> str:
-    decision = decide(rule, readings)
+    decision = decide(rule, readings, at_epoch=True)
     return decision.reason if decision.fires is None else ""
 
 

@@ -171,6 +171,7 @@ class Observation:
         gradients: gradients g_l, L+1 tensors (N, D_l), in the network's precision.
         error: output error e_i = ∂ℓ_i/∂z_i of every sample, (N, C).
         gradients_double: gradients g_l from a float64 pass, or None.
+        no_double: the reason why gradients_double is None.
         credits: credits c_l of the method, L+1 tensors (N, D_l), or None.
         no_credits: the reason why credits is None.
         exact: for every site, whether the credit equals the gradient by construction.
@@ -191,6 +192,7 @@ class Observation:
     gradients: Sequence[Tensor]
     error: Tensor
     gradients_double: Sequence[Tensor] | None = None
+    no_double: str = "the network was not run in float64"
     credits: Sequence[Tensor] | None = None
     no_credits: str = "no method was given"
     exact: tuple[bool, ...] = ()

@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from fa_registry.diagnostics.base import LEAST_ERROR, Diagnostic, DiagnosticCard, Measured, Observation, missing
+from fa_registry.metrics import FIDELITY, SMALL_REFERENCE
 from fa_registry.records import Reading
+from fa_registry.records.runs import EVERY
 
 NO_DIRECTION = "the gradient is zero or not finite for every sample"
 ALL_FITTED = "the output error of every sample is below the resolution of float32"
@@ -17,12 +19,12 @@ class Fidelity(Diagnostic):
         symbol="cos(g₃₂, g₆₄)",
         line=f"cosine between g_l in float32 and g_l in float64, mean over the samples with ‖e‖ > {LEAST_ERROR:.2g}; "
         "suffix _left_out: number of samples that this mean excludes; suffix _batch: one cosine over all samples of the batch",
-        quantities=("fidelity", "fidelity_batch", "fidelity_min", "fidelity_left_out"),
+        quantities=FIDELITY,
         unit="cosine; _left_out: samples",
         range="−1 to 1; 1 is exact",
         cannot_tell="errors that occur both in float32 and in float64",
         source="this project; question: is a small gradient also an inaccurate gradient?",
-        conventions={"fidelity_least_error": LEAST_ERROR},
+        conventions={"fidelity_least_error": LEAST_ERROR, "fidelity_every": EVERY, "fidelity_below": SMALL_REFERENCE},
     )
 
     def measure(self, observation: Observation) -> Measured:
@@ -34,9 +36,8 @@ class Fidelity(Diagnostic):
         the mean. The scalar metrics are the smallest of the means and the number of excluded samples.
         """
         if observation.fidelities is None:
-            absent = missing(observation.sites, "the network was not run in float64")
-            names = ("fidelity_min", "fidelity_left_out")
-            return Measured({"fidelity": absent, "fidelity_batch": absent}, dict.fromkeys(names, absent[0]))
+            absent = missing(observation.sites, observation.no_double)
+            return Measured(dict.fromkeys(FIDELITY[:2], absent), dict.fromkeys(FIDELITY[2:], absent[0]))
         mean_readings = tuple(fidelity_reading(observation, site) for site in range(observation.sites))
         defined_values = [reading.value for reading in mean_readings if reading.value is not None]
         lowest = Reading(min(defined_values)) if defined_values else Reading(None, mean_readings[0].reason)

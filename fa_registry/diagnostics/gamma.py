@@ -46,11 +46,11 @@ def refusal(observation: Observation, reference: int, cosines: np.ndarray) -> st
         return not_finite("the reference gradient of every sample")
     if np.isnan(cosines).all():
         return "credit or gradient is zero or not finite for every sample"
+    if not observation.resolved.any():
+        return ALL_FITTED
     if observation.fidelities is None:
         return ""
     fidelity = fidelity_reading(observation, reference)
-    if fidelity.reason == ALL_FITTED:
-        return ALL_FITTED
     if fidelity.value is not None and fidelity.value < LEAST_FIDELITY:
         return f"the reference gradient is numerical noise: fidelity {fidelity.value:.4f} < {LEAST_FIDELITY}"
     return ""

@@ -1,17 +1,19 @@
 """Diagnostic rho: does the credit predict how perturbations change the loss?
 
-The states are perturbed in random directions, in float64. The metric is the correlation between the predicted and the actual
-change of the loss. The credit gives the prediction. In two controls, the exact gradient or a random credit replaces the method's
-credit.
+The states are perturbed in random directions. The metric is the correlation between the predicted and the actual change of the
+loss. The credit gives the prediction. In two controls, the exact gradient or a random credit replaces the method's credit.
+
+The changes are computed in float32, and again in float64 where float32 cannot tell, see `_changes`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache, partial
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fa_registry.diagnostics._probe import (
     PUSHED,
@@ -30,8 +32,13 @@ DIRECTIONS = 32  # per sample, protocol.md §1
 STREAM = "rho/directions"
 # Largest number of entries of all perturbed states in one forward pass. On a CPU they fit into a core's cache; on other devices
 # (ENTRIES_ELSEWHERE) they keep a GPU busy.
-ENTRIES = {"cpu": 2**16}
+ENTRIES = {"cpu": 2**17}
 ENTRIES_ELSEWHERE = 2**24
+# Largest difference, relative to the changes, between the changes in float32 and those of a linear loss with the exact gradient.
+# The difference is the sum of float32's rounding and the curvature, so each of them is smaller. A rounding that is independent
+# between n changes moves a correlation by at most NEAR/√n + NEAR²/2: 1e-4 for 128 samples, 2.4e-4 for SAMPLES_OF_POSITIONS.
+NEAR = 5e-3
+TOLERANCE = 3e-4  # largest deviation from ρ in float64; docs/decisions/21-costs.md and tests/diagnostics/test_rho.py
 FLAT = 1e-12  # a smaller relative standard deviation is the rounding of the mean, and the values count as constant
 
 
@@ -44,7 +51,7 @@ def push(
     shape share their directions, which saves time.
 
     Args:
-        candidates: per site, k credits to compare for each of N samples, (N, features, k).
+        candidates: per site, k credits to compare for each of N samples, (N, features, k). The first one is the exact gradient.
         steps: per site, the step sizes ε. Each ε is used along every direction.
 
     Returns:
@@ -52,31 +59,33 @@ def push(
     """
     parts: list[list[tuple[Tensor, Tensor]]] = [[] for _ in bench.states]
     for samples, directions in _chunks(bench):
-        for site, state in enumerate(bench.states):
-            units = directions(state.shape[1:])  # (n, V, features)
-            predicted = (units @ candidates[site][samples]).permute(2, 0, 1)  # (k, n, V)
-            changes = [_changes(bench, site, samples, units, step) for step in steps[site]]
-            parts[site].append((predicted, torch.stack(changes)))
+        for site in range(len(bench.states)):
+            units = partial(directions, bench.states[site].shape[1:])
+            slopes = (units(torch.float64) @ candidates[site][samples]).permute(2, 0, 1)[..., 1:]  # (k, n, V)
+            parts[site].append((slopes, _changes(bench, site, samples, units, slopes[0], steps[site])))
     return [tuple(torch.cat(pieces, dim=1) for pieces in zip(*part, strict=True)) for part in parts]
 
 
-def _chunks(bench: ProbeContext) -> Iterator[tuple[slice, Callable[[torch.Size], Tensor]]]:
-    """Yield slices of samples. Each slice comes with a function that maps a state's shape to directions."""
+Units = Callable[
+    [torch.dtype], Tensor
+]  # directions of a chunk in a precision, (n, 1 + V, features); the first one is zero
+
+
+def _chunks(bench: ProbeContext) -> Iterator[tuple[slice, Callable[[torch.Size, torch.dtype], Tensor]]]:
+    """Yield slices of samples. Each slice comes with a function that maps a state's shape and a precision to directions."""
     count, largest = len(bench.losses), max(state[0].numel() for state in bench.states)
     size = max(1, ENTRIES.get(bench.losses.device.type, ENTRIES_ELSEWHERE) // (DIRECTIONS * largest))
     streams: dict[torch.Size, torch.Generator] = {}
+
+    def drawn(count: int, shape: torch.Size, precision: torch.dtype) -> Tensor:
+        if precision != torch.float64:
+            return directions(shape, torch.float64).to(precision)
+        stream = streams.setdefault(shape, bench.generator(STREAM))
+        return nn.functional.pad(unit_directions(count, shape, stream, bench.losses.device), (0, 0, 1, 0))
+
     for first in range(0, count, size):
         samples = slice(first, min(first + size, count))
-        directions_by_shape: dict[torch.Size, Tensor] = {}
-
-        def directions(
-            shape: torch.Size, samples: slice = samples, drawn: dict[torch.Size, Tensor] = directions_by_shape
-        ) -> Tensor:
-            if shape not in drawn:
-                stream = streams.setdefault(shape, bench.generator(STREAM))
-                drawn[shape] = unit_directions(samples.stop - samples.start, shape, stream, bench.losses.device)
-            return drawn[shape]
-
+        directions = cache(partial(drawn, samples.stop - samples.start))
         yield samples, directions
 
 
@@ -89,11 +98,33 @@ def unit_directions(count: int, shape: torch.Size, stream: torch.Generator, devi
     return gaussian / torch.linalg.vector_norm(gaussian, dim=2, keepdim=True)
 
 
-def _changes(bench: ProbeContext, site: int, samples: slice, units: Tensor, step: float) -> Tensor:
-    """Compute ℓ(h + εv) − ℓ(h) for a slice of the samples, (n, V)."""
-    state = bench.states[site][samples]
-    pushed = torch.add(flat(state).unsqueeze(1), units, alpha=step).reshape(len(state), -1, *state.shape[1:])
-    return bench.losses_from(site, pushed, samples.start) - bench.losses[samples].unsqueeze(1)
+def _changes(
+    bench: ProbeContext, site: int, samples: slice, units: Units, slopes: Tensor, steps: Sequence[float]
+) -> Tensor:
+    """Compute ℓ(h + εv) − ℓ(h) for a slice of the samples and every step ε, (steps, n, V).
+
+    The changes for the largest step w are computed in float32. They are compared with w⟨g, v⟩, where ⟨g, v⟩ are the slopes (n, V)
+    of the loss in float64. If both agree up to NEAR, float32 resolves the changes, and the loss is nearly linear up to w. The
+    changes for a smaller step are then those of the parabola with this slope and this change at w: float32 does not resolve the
+    step of the paper in states of a large norm. Otherwise all changes are computed in float64.
+    """
+    widest = max(steps)
+    bent = _moved(bench, site, samples, units(torch.float32), widest) - widest * slopes
+    sizes = widest * slopes.std(dim=1, correction=0)
+    if (bent.square().mean(dim=1).sqrt() / sizes).square().mean() <= NEAR**2:  # false for nan
+        return torch.stack([step * slopes + (step / widest) ** 2 * bent for step in steps])
+    return torch.stack([_moved(bench, site, samples, units(torch.float64), step) for step in steps])
+
+
+def _moved(bench: ProbeContext, site: int, samples: slice, units: Tensor, step: float) -> Tensor:
+    """Compute ℓ(h + εv) − ℓ(h) for a slice of the samples in the precision of the directions, (n, V).
+
+    Both losses come from one pass, because the first direction is zero. So they have the same rounding.
+    """
+    state = bench.states[site][samples].to(units.dtype)
+    pushed = torch.add(flat(state).unsqueeze(1), units, alpha=step).unflatten(2, state.shape[1:])
+    losses = bench.losses_from(site, pushed, samples.start)
+    return losses[:, 1:] - losses[:, :1]
 
 
 def pearson(left: Tensor, right: Tensor) -> Tensor:
@@ -135,6 +166,7 @@ class PerturbationCorrelation(Diagnostic):
         needs_credit=OF_CREDIT,
         conventions={
             "rho_directions": DIRECTIONS,
+            "rho_float32_up_to": NEAR,
             "rho_samples": PUSHED,
             "rho_step": f"{STEP:g} of the median of the samples' norms of h_l; rho_absolute: {STEP:g}",
         },

@@ -96,7 +96,8 @@ class EpochComparison:
         measured = Measurements({}, {})
         if trainer.epoch in self._recorded.rows:
             conventions = conventions_of_setup(trainer.setup, self._recorded.conventions)
-            measured = measure(trainer.setup, conventions=conventions, members=diagnostics.CATALOG.built_in())
+            members, is_due = diagnostics.CATALOG.built_in(), trainer.setup.spec.is_due(trainer.epoch)
+            measured = measure(trainer.setup, conventions=conventions, members=members, is_due=is_due)
             self._rows.append(trainer.epoch)
         return dataclasses.replace(measured, scalars={**measured.scalars, **(losses or {})})
 

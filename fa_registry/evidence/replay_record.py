@@ -14,7 +14,7 @@ from fa_registry.evidence.options import RemeasureOptions
 from fa_registry.evidence.replay import RecordedEpochs
 from fa_registry.evidence.replay_from_seed import ALL
 from fa_registry.jsonio import describe_value
-from fa_registry.metrics import Headline, declaration, declared_fields
+from fa_registry.metrics import FIDELITY, Headline, declaration, declared_fields
 from fa_registry.protocol.integrity import ONLY_IN_TRAINING, compare, difference_text
 from fa_registry.records import Check, Measurements, Reading, RunRecord
 from fa_registry.tracking import schema
@@ -127,7 +127,9 @@ def _differences(
         if logged.scalars.get(name) != reading
     ]
     if measured.sites:
-        missing = [name for name in schema.SITE_METRICS if name in measured.sites and name not in logged.sites]
+        missing = [
+            name for name in (*schema.SITE_METRICS, *FIDELITY) if name in measured.sites and name not in logged.sites
+        ]
         differences += [f"{name}: not logged" for name in missing]
         # the rows of a series contain no scores of single samples
         sides = {"conventions": conventions, "sample_scores": {}}

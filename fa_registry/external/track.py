@@ -36,7 +36,7 @@ from fa_registry.network_mode import gradients_enabled, tensors_unchanged
 from fa_registry.output_streams import encodable
 from fa_registry.records import Measurements, Reading, RunSpec, Scalar
 from fa_registry.records.manifest_checks import EPOCH_WEIGHTS, never_changed
-from fa_registry.records.runs import CHANCE, STRUCTURE
+from fa_registry.records.runs import CHANCE, EVERY, STRUCTURE
 from fa_registry.seeding import generators_unchanged
 from fa_registry.studies.editions import DEFAULT_EDITION, edition_for
 from fa_registry.studies.rule_monitor import Monitor, checked_watch
@@ -51,7 +51,7 @@ from fa_registry.tracking.stores import in_browser, open_tracker, registry_folde
 from fa_registry.tracking.writer import RunWriter
 from fa_registry.training.input_validation import Checks
 from fa_registry.training.loop import EpochRow, TrainingOutcome, has_diverged
-from fa_registry.training.reference import EVERY, SAMPLES
+from fa_registry.training.reference import SAMPLES
 from fa_registry.training.specs import TYPES
 from fa_registry.training.user_model import DRAWS, CreditRule, FreshRule, UserCreditRule, measured
 from fa_registry.training.user_run_setup import DIGITS, LOSS, OWN, EpochJournal, UserRunSetup, structure

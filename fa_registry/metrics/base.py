@@ -97,4 +97,7 @@ AGGREGATES: Mapping[str, str] = MappingProxyType(
 SPREAD = "gamma_spread"
 VALIDATION = "_validation"  # end of the name of a main metric that is measured on the validation samples
 REFERENCE_CHECK = "reference_check"
+FIDELITY = ("fidelity", "fidelity_batch", "fidelity_min", "fidelity_left_out")  # see RunSpec.is_due
+# A last site with a smaller g_norm_mean_ce is checked in float64 after every epoch: twice the floor of every built-in edition.
+SMALL_REFERENCE = 2e-7
 # Name → metric. An empty unit means the unit on the card. No diagnostic measures the last entries, so no card names them.

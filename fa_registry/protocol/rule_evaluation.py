@@ -21,6 +21,7 @@ from fa_registry.records import (
     FROZEN_LONG,
     LONGER,
     NORMALISED,
+    NOT_DUE,
     REPLACED,
     STREAM,
     ControlMargin,
@@ -57,7 +58,9 @@ class RuleOutcome:
     shown: int = 0
 
 
-def decide(rule: Rule, readings: Sequence[Reading], reference: Reading | None = None) -> RuleOutcome:
+def decide(
+    rule: Rule, readings: Sequence[Reading], reference: Reading | None = None, at_epoch: bool = False
+) -> RuleOutcome:
     """Decide whether a rule that compares metrics with limits fires.
 
     The rule fires if the leading condition or an alternative fires, the guard does not fire, and every further condition fires. If
@@ -71,7 +74,8 @@ def decide(rule: Rule, readings: Sequence[Reading], reference: Reading | None = 
     - A further condition that is checked has no value.
 
     The readings have the order of `rule.conditions` and the units of the conditions. The leading condition is compared with
-    `reference`.
+    `reference`. During training (`at_epoch`), a guard may not be due: the rule then does not fire if it would not without a
+    guard, and is not applicable if it would.
     """
     readings = list(readings)
     alternatives = [
@@ -92,7 +96,10 @@ def decide(rule: Rule, readings: Sequence[Reading], reference: Reading | None = 
         for item, guard_reading in zip(rule.guards, readings[1 + len(rule.also) :], strict=False)
     ]
     valued_guards = [item for item in guards if item[2].fires is not None]
-    if guards and not valued_guards:  # without its guard the reading may be noise, so the rule neither passes nor fails
+    is_guard_due = not (at_epoch and guards and all(reading.kind == NOT_DUE for _, reading, _ in guards))
+    if (
+        guards and not valued_guards and is_guard_due
+    ):  # without its guard the reading may be noise, so the rule neither passes nor fails
         return _unknown(readings[0], guards[0][0], guards[0][2])
     if valued_guards and all(comparison.fires for *_, comparison in valued_guards):
         condition, reading, _ = valued_guards[0]
@@ -107,6 +114,8 @@ def decide(rule: Rule, readings: Sequence[Reading], reference: Reading | None = 
             return _unknown(readings[0], condition, further)
         if not further.fires:
             return RuleOutcome("pass", condition.clear, False)
+    if not is_guard_due:
+        return _unknown(readings[0], guards[0][0], guards[0][2])
     return RuleOutcome(rule.outcome, fired_word(rule, shown_index), True, shown=shown_index)
 
 
@@ -150,7 +159,7 @@ def first_fire(rule: Rule, record: RunRecord) -> int | None:
         return None
     trajectories = (leading, *(repeat(NOT_FOLLOWED) if values is None else values for values in further))
     for epoch, readings in enumerate(zip(*trajectories, strict=False)):
-        if decide(rule, readings).fires:
+        if decide(rule, readings, at_epoch=True).fires:
             return epoch
     return None
 
@@ -162,7 +171,7 @@ def inapplicable(rule: Rule, stream: Scalar | None) -> Inapplicable | Literal[""
 
 def fires_now(rule: Rule, measurements: Measurements) -> bool | None:
     """Return whether the rule fires on the measurements of one epoch; None if this cannot be decided."""
-    return decide(rule, evaluate_rule(rule, measurements)).fires if _by_epoch(rule) else None
+    return decide(rule, evaluate_rule(rule, measurements), at_epoch=True).fires if _by_epoch(rule) else None
 
 
 def _by_epoch(rule: Rule) -> bool:

@@ -34,6 +34,7 @@ from fa_registry.records.audits import (
     Waiver,
 )
 from fa_registry.records.readings import (
+    NOT_DUE,
     NOT_FINITE,
     NOT_ITS_GRADIENT,
     WRONG_GRADIENT,

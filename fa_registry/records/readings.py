@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import itertools
 import math
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,12 +22,13 @@ WRITTEN = 'a number or {"na": reason}'  # a reading in JSON
 NOT_ITS_GRADIENT = "the model's backward pass is not its gradient"
 NOT_CHECKED = "the gradient cannot be checked"
 NOT_FINITE = "not finite"  # the value was computed and is inf or nan
+NOT_DUE = "not due"  # the value is not measured at every epoch, see RunSpec.is_due
 # Kinds of reasons. Rules and checks ask for the kind; only a reader uses the text.
 WRONG_GRADIENT, UNCHECKED_GRADIENT = (
     "wrong gradient",
     "unchecked gradient",
 )  # of all readings that depend on the gradient
-KINDS = ("", NOT_FINITE, WRONG_GRADIENT, UNCHECKED_GRADIENT)
+KINDS = ("", NOT_FINITE, NOT_DUE, WRONG_GRADIENT, UNCHECKED_GRADIENT)
 
 
 class Reason(str):
@@ -145,32 +147,36 @@ class Reading:
         }
 
 
-ALL_THERE: dict[int, Reading] = {}  # gaps of a series without gaps; shared by nearly all series, never modified
+ALL_USUAL: dict[int, Reading] = {}  # gaps of a series without other gaps; shared by nearly all series, never modified
 
 
 class Series(Sequence[Reading]):
     """Sequence of readings, one per epoch (0 = initialisation) or per site.
 
-    The values are stored in an array of floats, because 10,000 runs have about twelve million readings. A series is equal to a
-    tuple of the same readings.
+    The values are stored in an array of floats, because 10,000 runs have about twelve million readings. A missing value is nan
+    there, and its reading is the first missing one of the series, unless `_gaps` has another one: nine of ten fidelities are
+    missing for one reason. A series is equal to a tuple of the same readings.
     """
 
-    __slots__ = ("_gaps", "_values")
+    __slots__ = ("_gaps", "_usual", "_values")
 
     def __init__(self, readings: Iterable[Reading] = ()):
         self._values = array("d")
-        self._gaps = ALL_THERE
+        self._gaps = ALL_USUAL
+        self._usual: Reading | None = None
         for reading in readings:
             self._append(reading)
 
     def _append(self, reading: Reading) -> None:
         if reading.value is None:
-            self._gaps = self._gaps or {}
-            self._gaps[len(self._values)] = reading
+            self._usual = self._usual or reading
+            if reading != self._usual:
+                self._gaps = self._gaps or {}
+                self._gaps[len(self._values)] = reading
         self._values.append(math.nan if reading.value is None else reading.value)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _series, (self._values, self._gaps)
+        return _series, (self._values, self._gaps, self._usual)
 
     def __len__(self) -> int:
         return len(self._values)
@@ -183,12 +189,13 @@ class Series(Sequence[Reading]):
         if isinstance(index, slice):
             return Series(self[place] for place in range(*index.indices(len(self))))
         place = range(len(self))[index]
-        return self._gaps.get(place) or Reading(self._values[place])
+        return self._reading(place, self._values[place])
+
+    def _reading(self, index: int, value: float) -> Reading:
+        return Reading(value) if value == value else self._gaps.get(index, self._usual)  # nan differs from itself
 
     def __iter__(self) -> Iterator[Reading]:
-        gaps = self._gaps
-        for index, value in enumerate(self._values):
-            yield gaps[index] if index in gaps else Reading(value)
+        return itertools.starmap(self._reading, enumerate(self._values))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, (Series, tuple)) and tuple(self) == tuple(other)
@@ -200,9 +207,9 @@ class Series(Sequence[Reading]):
         return f"Series({list(self)!r})"
 
     def __json__(self) -> Any:
-        return [
-            self._gaps[index].__json__() if index in self._gaps else value for index, value in enumerate(self._values)
-        ]
+        if self._usual is None:
+            return self._values.tolist()
+        return [reading.__json__() for reading in self]
 
     @classmethod
     def __from_json__(cls, values: Any) -> Series:
@@ -226,9 +233,9 @@ class Series(Sequence[Reading]):
         return {"description": text, **handler(schema)}
 
 
-def _series(values: array[float], gaps: dict[int, Reading]) -> Series:
+def _series(values: array[float], gaps: dict[int, Reading], usual: Reading | None) -> Series:
     series = Series()
-    series._values, series._gaps = values, gaps or ALL_THERE
+    series._values, series._gaps, series._usual = values, gaps or ALL_USUAL, usual
     return series
 
 

@@ -110,6 +110,7 @@ class Recipe:
         return dataclasses.replace(self, **{name: getattr(Recipe(), name) for name in OF_CREDIT})
 
 
+EVERY = 10  # epochs between two costlier measurements, see RunSpec.is_due
 BEST_VALIDATION = "best validation"  # value of Recipe.select
 OF_CREDIT = ("credit_norm", "clip_credit")
 # Fields that the JSON form of a recipe contains even with their defaults.
@@ -206,6 +207,14 @@ class RunSpec:
         Adopted runs, which another program trained, have another digest than runs that were trained here.
         """
         return sys.intern(dataclasses.replace(self, seed=0, weights="adopted" if self.weights else "").identity)
+
+    def is_due(self, epoch: int) -> bool:
+        """Return whether the costlier measurements of an epoch are due: the float64 pass, and the check of a gradient.
+
+        They are due at every EVERY-th epoch and at the last one. If the recipe selects an epoch, each one may be the last. The
+        float64 pass is made at other epochs too where the gradient is below metrics.SMALL_REFERENCE.
+        """
+        return epoch % EVERY == 0 or epoch == self.epochs or self.recipe.select == BEST_VALIDATION
 
     @property
     def unpenalised(self) -> RunSpec:

@@ -15,8 +15,8 @@ from typing import Any
 
 from fa_registry import jsonio
 from fa_registry.errors import join_names
-from fa_registry.metrics import DECLARED, REFERENCE_CHECK, VALIDATION, headline_of
-from fa_registry.records import NOT_FINITE, Check, Measurements, RunSpec, manifest_checks, objection_in
+from fa_registry.metrics import DECLARED, FIDELITY, REFERENCE_CHECK, SMALL_REFERENCE, VALIDATION, headline_of
+from fa_registry.records import NOT_DUE, NOT_FINITE, Check, Measurements, RunSpec, manifest_checks, objection_in
 from fa_registry.records.manifest_checks import OWN_LOOP
 from fa_registry.records.runs import BEST_VALIDATION
 from fa_registry.schema_number import KEY, SCHEMA
@@ -208,11 +208,16 @@ def _among_files(recorded: RecordedRun) -> Iterator[str]:
     if missing:
         yield f"{schema.SERIES} has no epoch {', '.join(missing[:SHOWN])}{' …' if len(missing) > SHOWN else ''}"
     yield from _sample_scores(recorded.measurements)
+    yield from _due(recorded)
     # The final measurement uses more samples than the measurement of an epoch, so a value of the epoch may become N/A.
-    is_withdrawn = bool(objection_in(recorded.measurements))
+    # It also has the float64 pass, which may show that the value of an epoch is noise.
+    is_due = not recorded.is_trained_here or spec.is_due(recorded.final_epoch)
+    is_withdrawn = not is_due or bool(objection_in(recorded.measurements))
     for metric, site, value in (row[1:4] for row in recorded.rows if row[0] == recorded.final_epoch):
         final = _final_figure(recorded.measurements, metric, site)
-        is_explained = metric == REFERENCE_CHECK or (is_withdrawn and final == (None,))
+        is_explained = (
+            metric == REFERENCE_CHECK or (metric in FIDELITY and not is_due) or (is_withdrawn and final == (None,))
+        )
         label = f"{metric}[{site}]" if site >= 0 else metric
         if final is None and metric in DECLARED:
             yield f"{schema.MEASUREMENTS} lacks {label}, which {schema.SERIES} contains after epoch {recorded.final_epoch}"
@@ -221,6 +226,28 @@ def _among_files(recorded: RecordedRun) -> Iterator[str]:
                 f"{schema.MEASUREMENTS} contains {label} = {final[0]!r}, but {schema.SERIES} contains {value!r} after epoch "
                 f"{recorded.final_epoch}"
             )
+
+
+def _due(recorded: RecordedRun) -> Iterator[str]:
+    """Yield the epochs at which the fidelity is recorded although it is not due, or is due and recorded as not due.
+
+    Otherwise the author of a run could leave out an epoch at which a rule would not fire.
+    """
+    if recorded.is_trained_here:
+        last = max((row[2] for row in recorded.rows), default=0)
+        small = {
+            row[0]
+            for row in recorded.rows
+            if row[1:3] == ("g_norm_mean_ce", last) and row[3] is not None and row[3] < SMALL_REFERENCE
+        }
+        wrong = {
+            row[0]
+            for row in recorded.rows
+            if (row[5] == NOT_DUE) != (row[1] in FIDELITY and not (recorded.spec.is_due(row[0]) or row[0] in small))
+        }
+        if wrong:
+            epochs = ", ".join(map(str, sorted(wrong)[:SHOWN]))
+            yield f"{schema.SERIES} contains fidelity at other epochs than every run, as at epoch {epochs}"
 
 
 def _sample_scores(measurements: Measurements) -> Iterator[str]:

@@ -10,7 +10,6 @@ from fa_registry.errors import Interrupted
 from fa_registry.records import Measurements, RunSpec, objection_in
 from fa_registry.records.runs import BEST_VALIDATION
 from fa_registry.training.measuring import check_first_credits, measure, with_final
-from fa_registry.training.reference import EVERY
 from fa_registry.training.trainer import Trainer
 
 T = TypeVar("T")
@@ -101,8 +100,8 @@ def train_epochs(
         trainer.begin_epoch()
         yield
         losses = trainer.end_epoch()
-        is_checked = selects or trainer.epoch % EVERY == 0 or trainer.epoch == setup.spec.epochs
-        measured = measure(setup, objection=None if is_checked else objection_in(row.measurements) or "")
+        is_due = setup.spec.is_due(trainer.epoch)
+        measured = measure(setup, objection=None if is_due else objection_in(row.measurements) or "", is_due=is_due)
         row = EpochRow(trainer.epoch, replace(measured, scalars=dict(sorted({**measured.scalars, **losses}.items()))))
         observer.on_epoch(row, trainer)
         selected = row if trainer.selected and trainer.selected.epoch == row.epoch else selected

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -22,13 +23,15 @@ from fa_registry.datasets._shared_samples import shared_samples
 from fa_registry.diagnostics import Observation
 from fa_registry.diagnostics.base import MOMENTS, REFERENCE_BATCH, Diagnostic, Measured
 from fa_registry.errors import PluginError
-from fa_registry.metrics import DECLARED, REFERENCE_CHECK, VALIDATION, declaration
+from fa_registry.metrics import DECLARED, REFERENCE_CHECK, SMALL_REFERENCE, VALIDATION, declaration
 from fa_registry.records import (
     CHANCE,
+    NOT_DUE,
     SHARED_SAMPLES,
     STREAM,
     Measurements,
     Reading,
+    Reason,
     RunSpec,
     SampleScores,
     Scalar,
@@ -50,6 +53,8 @@ from fa_registry.training.probe_context import (
 from fa_registry.training.reference import SAMPLES, checked, unreferenced, without_reference
 from fa_registry.training.run_setup import RunSetup, eval_digest
 
+NO_DOUBLE_YET = Reason("not due at this epoch", NOT_DUE)  # short, because most epochs of a series have it
+
 
 @products("fp32")
 def measure(
@@ -60,6 +65,7 @@ def measure(
     conventions: Conventions | None = None,
     members: Mapping[str, Diagnostic] | None = None,
     objection: str | None = None,
+    is_due: bool = True,
 ) -> Measurements:
     """Run the installed diagnostics whose moment is in `moments`, at every site.
 
@@ -75,8 +81,26 @@ def measure(
         members: the diagnostics by name, or None for all installed diagnostics.
         objection: the reason why an earlier check found the reference gradient wrong, or an empty string if that check passed.
             If `objection` is None, this function checks the gradient of a third-party architecture or method itself.
+        is_due: whether the float64 pass is made even if the gradient at the last site is not small, see RunSpec.is_due.
     """
-    forward_backward = diagnostics.run_forward_backward(setup.network, *setup.eval_batch, task=setup.task)
+    with diagnostics.eval_mode(setup.network):  # once: the contexts of every pass and draw then have nothing to switch
+        return _measured(setup, no_feedback, moments, initial, conventions, members, objection, is_due)
+
+
+def _measured(
+    setup: RunSetup,
+    no_feedback: str,
+    moments: Sequence[str],
+    initial: Mapping[str, Tensor] | None,
+    conventions: Conventions | None,
+    members: Mapping[str, Diagnostic] | None,
+    objection: str | None,
+    is_due: bool,
+) -> Measurements:
+    is_checked = objection is None and is_third_party(setup)
+    forward_backward = diagnostics.run_forward_backward(
+        setup.network, *setup.eval_batch, is_due or is_checked, task=setup.task
+    )
     credits = None if no_feedback else credits_under(setup, setup.feedback, forward_backward)
     used_conventions = conventions or conventions_of_setup(setup)
     observation = forward_backward.observation(
@@ -89,13 +113,16 @@ def measure(
         least_error=used_conventions.least_error,
         initial_norms=setup.initial_norms,
     )
+    if not is_due and np.median(observation.gradient_norms[-1]) / REFERENCE_BATCH < SMALL_REFERENCE:
+        return _measured(setup, no_feedback, moments, initial, conventions, members, objection, True)
+    if not is_due:
+        observation = dataclasses.replace(observation, gradients_double=None, no_double=NO_DOUBLE_YET)
     members = diagnostics.CATALOG.members() if members is None else members
-    selected_diagnostics = {
-        name: members[name] for name in sorted(members, key=_built_in_first) if members[name].card.when in moments
-    }
+    selected_names = [name for name in members if members[name].card.when in moments]
+    selected_diagnostics = {name: members[name] for name in sorted(selected_names, key=_built_in_first)}
     labels = setup.eval_batch[1]
     measurements = _found(selected_diagnostics, observation, labels)
-    if objection is None and is_third_party(setup):
+    if is_checked:
         samples = None if "final" in moments else SAMPLES
         _, check = checked(
             setup.network,
@@ -182,13 +209,14 @@ def with_final(
         measured: measurements after the last epoch.
         no_feedback, initial: as for `measure`.
     """
-    # metrics based on a wrong reference gradient are withdrawn from both moments
-    final = measure(setup, no_feedback, MOMENTS if is_third_party(setup) else ("final",), initial)
+    # metrics based on a wrong reference gradient are withdrawn from both moments, and a run may end at an epoch that is not due
+    is_repeated = is_third_party(setup) or any(reading.kind == NOT_DUE for reading in measured.scalars.values())
+    final = measure(setup, no_feedback, MOMENTS if is_repeated else ("final",), initial)
     merged = in_order(
         {**measured.sites, **final.sites},
         {**measured.scalars, **final.scalars},
         {**measured.failures, **final.failures},
-        measured.sample_scores,
+        {**measured.sample_scores, **final.sample_scores},
     )
     return with_conventions(merged, setup)
 
@@ -274,7 +302,7 @@ def conventions_of(setup: RunSetup, members: Mapping[str, Diagnostic] | None = N
         "site_convention": "block_output; gamma_block_input is the published reading, one site earlier",
         "gradient_reduction": "sum",
         "g_norm_mean_ce_samples": REFERENCE_BATCH,
-        "precision": "float32 pass, float64 arithmetic; fidelity against a float64 pass; rho and nudge in float64 throughout",
+        "precision": "float32 pass, float64 arithmetic; fidelity against float64; nudge in float64, rho where float32 cannot tell",
         **machine(setup),
     }
     members = diagnostics.CATALOG.members() if members is None else members

@@ -78,31 +78,32 @@ def bench_of(
 ) -> ProbeContext:
     """Return the context with which the diagnostics run a setup's network again.
 
-    Each part is computed only when a diagnostic needs it. `forward_backward` includes the float64 pass.
+    Each part is computed only when a diagnostic needs it. If `forward_backward` has no float64 pass, its float32 pass is converted.
 
     Args:
         no_feedback: the reason why `credits` is None.
         initial: the initial weights, name → tensor, or None.
         draws: number of newly drawn feedback states for the null distribution of Γ; 0 means the result of `null_draws`.
     """
-    labels = setup.eval_batch[1]
-    double = cache(lambda: in_double(setup.network))
+    labels, exact = setup.eval_batch[1], forward_backward.double or forward_backward.single
+    network = cache(lambda precision: in_precision(setup.network, precision))
 
     def losses_from(site: int, states: Tensor, first: int = 0) -> Tensor:
-        """Return the losses (n, V) of V states per sample at a site.
+        """Return the losses (n, V) of V states per sample at a site, in float64.
 
         `states` (n, V, …) belong to n consecutive samples of the eval batch. `first` is the index of the first of these samples.
+        The network computes in the precision of the states.
         """
         count, variants = states.shape[:2]
         variant_labels = labels[first : first + count].repeat_interleave(variants, dim=0)  # (count * variants, …)
         with torch.no_grad():
-            logits = double().logits_from(site, states.flatten(0, 1))
-        return setup.task.sample_losses(logits, variant_labels).reshape(count, variants)
+            logits = network(states.dtype).logits_from(site, states.flatten(0, 1))
+        return setup.task.sample_losses(logits.double(), variant_labels).reshape(count, variants)
 
     return ProbeContext(
-        states=forward_backward.double.hidden,
-        gradients=forward_backward.double.gradients,
-        losses=setup.task.sample_losses(forward_backward.double.logits, labels),
+        states=[state.double() for state in exact.hidden],
+        gradients=[gradient.double() for gradient in exact.gradients],
+        losses=setup.task.sample_losses(exact.logits.double(), labels),
         losses_from=losses_from,
         generator=lambda name: stream(setup, name),
         credits=Unavailable(no_feedback) if credits is None else [credit.double() for credit in credits],
@@ -111,7 +112,7 @@ def bench_of(
         weights={name: weight.detach() for name, weight in setup.network.named_parameters()},
         initial_weights=Unavailable(NO_INITIAL) if initial is None else initial,
         bridge_residuals=Unavailable(no_feedback) if no_feedback else _bridge_residuals(setup, forward_backward),
-        costates=_costates(setup, double),
+        costates=_costates(setup, lambda: network(torch.float64)),
         null_draws=draws or null_draws(setup),
     )
 
@@ -134,9 +135,9 @@ def with_fresh_weights(setup: RunSetup, name: str) -> RunSetup:
     return dataclasses.replace(setup, network=to_device(network, setup.device))
 
 
-def in_double(network: Network) -> Network:
-    """Return a float64 copy of the network in eval mode, without gradients."""
-    return copy.deepcopy(network).double().eval().requires_grad_(False)
+def in_precision(network: Network, precision: torch.dtype) -> Network:
+    """Return a copy of the network with weights of this dtype, in eval mode and without gradients."""
+    return copy.deepcopy(network).to(precision).eval().requires_grad_(False)
 
 
 def credit_inputs(

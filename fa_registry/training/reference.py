@@ -39,7 +39,6 @@ from fa_registry.records import Measurements, Reading, unchecked_gradient
 from fa_registry.tasks import Task, task_of
 
 WIDTHS = "g_norm_uncertainty"
-EVERY = 10  # epochs between two checks of a loop's model
 SAMPLES = 8  # samples of the eval batch that are checked during a training: see decision 06
 OTHER_PASS = unchecked_gradient(
     ": the output of the network differs from the output of embed, blocks, step and readout in this order"

@@ -8,7 +8,7 @@ import pytest
 
 from fa_registry.protocol.grouping import is_repetition
 from fa_registry.protocol.integrity import compare, compare_records, merged, with_checks, with_replaced
-from fa_registry.records import Check, Integrity, Reading
+from fa_registry.records import NOT_DUE, Check, Integrity, Reading
 from fa_registry.records.configurations import UNDECIDABLE, undecidable
 from tests.builders import measurements, record
 
@@ -94,6 +94,16 @@ def test_a_figure_that_cannot_be_recomputed_is_unverifiable_not_a_match():
 
 def test_a_number_where_none_was_logged_is_a_mismatch():
     assert compare(taken(g_norm=None), taken(g_norm=1.0)).state == "mismatch"
+
+
+def test_a_value_at_an_epoch_at_which_no_run_measures_it_is_a_mismatch():
+    not_due = Reading(None, "not due", NOT_DUE)
+    invented, empty = (
+        dataclasses.replace(taken(), scalars={**taken().scalars, "fidelity_min": one})
+        for one in (Reading(1.0), not_due)
+    )
+    assert compare(empty, empty).state == "verified"
+    assert compare(invented, empty).state == compare(empty, invented).state == "mismatch"
 
 
 def test_losses_stay_as_logged():

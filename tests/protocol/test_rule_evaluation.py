@@ -12,7 +12,7 @@ from fa_registry.protocol.engine import judge, judge_all
 from fa_registry.protocol.grouping import seeds_key
 from fa_registry.protocol.rule_evaluation import decide, fires_now, first_fire, required
 from fa_registry.protocol.rules import load_edition
-from fa_registry.records import Flag, Reading
+from fa_registry.records import NOT_DUE, Flag, Reading, Series
 from tests.builders import frozen, measurements, over_seeds, reading, record, series
 from tests.protocol.test_paired_runs import given, sized
 
@@ -278,6 +278,27 @@ def test_small_reference_gain_and_fidelity(g_norm, gain, fidelity, outcome, stat
     assert bool(decision.reason) == (decision.fires is None)
 
 
+@pytest.mark.parametrize(
+    ("g_norm", "gain", "kinds", "fires"),
+    [
+        (LARGE, 1e-9, (NOT_DUE,), False),  # it does not fire, whatever the guard says
+        (SMALL, 0.5, (NOT_DUE,), False),
+        (SMALL, 1e-5, (NOT_DUE,), None),
+        (SMALL, None, (NOT_DUE,), None),
+        (None, 1e-5, (NOT_DUE,), None),
+        (LARGE, 1e-9, ("",), None),  # a guard that is missing for another reason
+        (LARGE, 1e-9, (NOT_DUE, ""), None),
+        (LARGE, 1e-9, (NOT_DUE, NOT_DUE), False),
+    ],
+)
+def test_a_guard_that_is_not_due_at_an_epoch_leaves_open_only_whether_a_rule_fires(g_norm, gain, kinds, fires):
+    rule = D2 if len(kinds) == 1 else D2_BATCH
+    readings = [reading(g_norm), reading(gain), *(Reading(None, "why", kind) for kind in kinds)]
+    decision = decide(rule, readings, at_epoch=True)
+    assert decision.fires is fires and bool(decision.reason) == (fires is None)
+    assert decide(rule, readings).fires is None  # at the end of training, every guard is due
+
+
 D2_BATCH = load_edition("2026-12").rules[1]
 
 
@@ -350,6 +371,10 @@ def test_a_compound_rule_needs_all_its_conditions_in_one_epoch():
     small = (1.0, 1e-8, 1e-8, 1e-8)
     lines = dict(g_norm_mean_ce_L=small, gain_L=(1e-6, 0.5, 1e-6, 1e-6), fidelity_L=(1.0, 1.0, 0.5, 1.0))
     assert first_fires(OURS, **lines)["D2"] == 3  # 0: not small, 1: healthy gain, 2: noise
+    not_due = Reading(None, "not due", NOT_DUE)
+    due_twice = dict(fidelity_L=Series([not_due, not_due, Reading(1.0), not_due]))
+    trajectory = {name: series(*values) for name, values in lines.items()} | due_twice
+    assert first_fire(D2_BATCH, record(trajectory=trajectory)) == 2
     assert first_fires(OURS, g_norm_mean_ce_L=small)["D2"] is None
     assert first_fires(OURS, g_norm_mean_ce_L=small, gain_L=(1e-6,) * 4)["D2"] is None
 

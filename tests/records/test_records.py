@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from fa_registry import jsonio
 from fa_registry.jsonio import parse_fields
 from fa_registry.records import (
+    NOT_DUE,
     AuditReport,
     EditionReference,
     Exclusion,
@@ -181,7 +182,13 @@ def test_without_bounds_only_the_type_and_the_size_count(default, good, bad):
     assert parse_fields(kinds, {"name": good})[1] == [] != parse_fields(kinds, {"name": bad})[1]
 
 
-READINGS = st.lists(st.one_of(st.floats().map(Reading.of), st.text(min_size=1).map(lambda why: Reading(None, why))))
+READINGS = st.lists(
+    st.one_of(
+        st.just(Reading(None, "one reason", NOT_DUE)),
+        st.floats().map(Reading.of),
+        st.text(min_size=1).map(lambda why: Reading(None, why)),
+    )
+)
 
 
 @given(READINGS)

@@ -8,9 +8,11 @@ import pytest
 import torch
 
 from fa_registry.errors import Interrupted
-from fa_registry.records import Measurements, Reading
+from fa_registry.metrics import FIDELITY
+from fa_registry.records import NOT_DUE, Measurements, Reading
 from fa_registry.training.devices import pinned_threads
 from fa_registry.training.loop import has_diverged, train
+from fa_registry.training.measuring import measure
 from fa_registry.training.trainer import Trainer, learning_rate
 from tests.helpers.tiny_tasks import SEED, Recorder, tiny_spec, tiny_task, trained, weights_equal
 
@@ -140,6 +142,44 @@ def test_one_row_an_epoch_the_initialisation_included(method):
     assert all("rho" not in row.measurements.sites for row in recorder.rows)  # no epoch pays for the costlier ones
     assert "rho" in outcome.final.sites and outcome.final.scalars["blocks_trained"].value == 2
     assert outcome.final.conventions["threads"] == 1
+
+
+@pytest.mark.parametrize(
+    ("epochs", "select", "due"),
+    [(12, {}, {0, 10, 12}), (2, {"select": "best validation", "validation": 0.2}, {0, 1, 2})],
+)
+def test_the_float64_pass_is_made_at_the_epochs_that_are_due(epochs, select, due):
+    trainer, recorder, outcome = trained(method="bp", epochs=epochs, **select)
+    for row in recorder.rows:
+        measured = row.measurements
+        others = {**measured.scalars, **measured.sites}.keys() - set(FIDELITY)
+        fidelity = [measured.scalars["fidelity_min"], *measured.sites["fidelity"], *measured.sites["fidelity_batch"]]
+        assert {reading.kind for reading in fidelity} == ({""} if row.epoch in due else {NOT_DUE})
+        assert NOT_DUE not in {measured.scalars[name].kind for name in others & measured.scalars.keys()}
+        assert trainer.setup.spec.is_due(row.epoch) == (row.epoch in due)
+    assert outcome.final.scalars["fidelity_min"].value > 0.99
+
+
+def test_a_run_that_ends_between_two_due_epochs_measures_its_last_state_in_float64():
+    trainer, recorder = Trainer(tiny_task(method="dfa", epochs=12)), Recorder()
+    ends = iter([*[""] * 3, "D1 at epoch 3", ""])
+    outcome = train(trainer, recorder, end=lambda: next(ends))
+    row = recorder.rows[-1].measurements
+    assert (outcome.status, outcome.epochs) == ("stopped_early", 3) and row.scalars["fidelity_min"].kind == NOT_DUE
+    assert outcome.final.scalars["fidelity_min"].value > 0.99
+    kept = {name: reading for name, reading in row.scalars.items() if reading.kind != NOT_DUE}
+    assert kept.items() <= outcome.final.scalars.items() and "rho" in outcome.final.sites
+
+
+def test_a_small_reference_is_measured_in_float64_after_every_epoch():
+    """As after an explosion: a rule that fires on a small gradient knows at once whether it is noise."""
+    task = tiny_task(method="dfa", epochs=12)
+    with torch.no_grad():
+        task.network.out_head.weight.mul_(1e-6)
+    assert measure(task, is_due=False).scalars["fidelity_min"].value > 0.99
+    with torch.no_grad():
+        task.network.out_head.weight.mul_(1e6)
+    assert measure(task, is_due=False).scalars["fidelity_min"].kind == NOT_DUE
 
 
 def test_bp_learns():

@@ -18,7 +18,7 @@ from fa_registry.training.probe_context import (
     bench_of,
     credits_under,
     disjoint_batches,
-    in_double,
+    in_precision,
     stability_split,
     stream,
 )
@@ -41,7 +41,7 @@ def test_states_gradients_and_credits_are_whole_and_in_float64(kind):
 def test_losses_from_a_site_go_through_the_blocks_above_it():
     task = tiny_task()
     bench = bench_for(task)
-    network, (images, labels) = in_double(task.network), task.eval_batch
+    network, (images, labels) = in_precision(task.network, torch.float64), task.eval_batch
     logits, hidden = network(images.double(), return_hidden=True)
     whole = nn.functional.cross_entropy(logits, labels, reduction="none")
     assert torch.allclose(bench.losses, whole, rtol=1e-12)
