@@ -12,7 +12,7 @@ import shutil
 import stat
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -153,16 +153,36 @@ def copy_into(folder: Path, source: Path) -> None:
     for path in sorted(source.rglob("*")):
         if path.is_dir():
             continue
-        name = path.relative_to(source)
-        target = join_safely(folder, name.parent.as_posix()) / name.name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = target.with_name(f".{target.name}{process_ownership.owner_suffix()}")
-        try:
-            with path.open("rb") as data, temporary.open("xb") as copy:  # mode x fails if a link of that name exists
-                shutil.copyfileobj(data, copy)
-            os.replace(temporary, target)
-        finally:
-            temporary.unlink(missing_ok=True)
+        with path.open("rb") as data, _replaced(_target(folder, path.relative_to(source))) as copy:
+            shutil.copyfileobj(data, copy)
+
+
+def write_into(folder: Path, name: str, data: bytes) -> bool:
+    """Write a file below `folder` as `copy_into` does, unless it has this content; return whether it was written."""
+    target = _target(folder, Path(name))
+    with suppress(UnreadableFile), open_file(target) as stream:
+        if os.fstat(stream.fileno()).st_size == len(data) and stream.read(len(data) + 1) == data:
+            return False
+    with _replaced(target) as copy:
+        copy.write(data)
+    return True
+
+
+def _target(folder: Path, name: Path) -> Path:
+    return join_safely(folder, name.parent.as_posix()) / name.name
+
+
+@contextmanager
+def _replaced(target: Path) -> Iterator[BinaryIO]:
+    """Yield a new file, which replaces `target` at the end of the `with` block."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = target.with_name(f".{target.name}{process_ownership.owner_suffix()}")
+    try:
+        with temporary.open("xb") as stream:  # mode x fails if a link of that name exists
+            yield stream
+        os.replace(temporary, target)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def _opened(path: Path, limit: int) -> int:
