@@ -116,14 +116,14 @@ def join_safely(folder: Path, name: str) -> Path:
         UnreadableFile: `name` is absolute or contains `..`, or a part of the path below `folder` is a link. Links are
             refused because another program may change their target later.
     """
-    path = folder / name
-    if Path(name).is_absolute() or ".." in Path(name).parts:
+    path, parts = folder / name, Path(name).parts
+    if name.startswith("/") or ".." in parts:
         raise UnreadableFile(path, "is outside its folder")
-    step = folder
-    for part in Path(name).parts:
-        step = step / part
+    step = os.fspath(folder)
+    for part in parts:
+        step = f"{step}/{part}"
         if os.path.islink(step):  # not Path.is_symlink, which raises for a name that is too long
-            raise UnreadableFile(step, "is a link, which is not allowed in a store")
+            raise UnreadableFile(Path(step), "is a link, which is not allowed in a store")
     return path
 
 

@@ -17,7 +17,7 @@ from fa_registry.protocol.integrity import with_checks
 from fa_registry.records import Check, Recipe, RunRecord, RunSpec, Scalar
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import Tracker
-from fa_registry.tracking.reader import read_provenance, read_spec, runs_by_tag
+from fa_registry.tracking.reader import compared_values, read_provenance, read_spec, runs_by_tag
 from fa_registry.training.checkpoint import content_digest, load_tensors
 
 FINAL_WEIGHTS = "final weights"  # subject of the checks
@@ -221,7 +221,8 @@ def _elsewhere(tracker: Tracker, by_digest: Mapping[str, Sequence[RunRecord]]) -
     """
     selected_ids = {record.run_id for records in by_digest.values() for record in records}
     elsewhere: dict[str, list[RunRecord]] = {}
-    for digest, runs in runs_by_tag(tracker, schema.TAG_WEIGHTS, by_digest, FEW).items():
+    digests = compared_values(tracker, schema.TAG_WEIGHTS, by_digest, selected_ids)
+    for digest, runs in runs_by_tag(tracker, schema.TAG_WEIGHTS, digests, FEW).items():
         for run in runs:
             if run.run_id in selected_ids:
                 continue

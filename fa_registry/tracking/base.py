@@ -230,6 +230,16 @@ class Tracker(abc.ABC):
             state: required state of the run, such as RUNNING; empty means any state.
         """
 
+    def everywhere(self, table: str, name: str) -> Mapping[str, str] | None:
+        """Return one tag or parameter of all runs that have it, as run id → value, deleted runs included.
+
+        Return None if the store would have to read whole runs for it.
+
+        Args:
+            table: "tags" or "params".
+        """
+        return None
+
     @abc.abstractmethod
     def history(self, run_id: str, keys: Iterable[str]) -> list[Point]:
         """Return all points of the metrics `keys` of a run, from the store's tables."""

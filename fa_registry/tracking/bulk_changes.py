@@ -1,6 +1,6 @@
-"""Changes of many runs of an MLflow database in one transaction.
+"""Statements about many runs of MLflow's sqlite database.
 
-MLflow's `log_batch` changes one run, in five transactions with a dozen statements. The statements here leave the same rows.
+MLflow's `log_batch` changes one run, in five transactions with a dozen statements. `change_runs` leaves the same rows.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 
 from mlflow.entities import LifecycleStage
-from mlflow.store.tracking.dbmodels.models import SqlLatestMetric, SqlMetric, SqlRun, SqlTag
+from mlflow.store.tracking.dbmodels.models import SqlLatestMetric, SqlMetric, SqlParam, SqlRun, SqlTag
 from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 from mlflow.utils.validation import _validate_metric, _validate_tag
 from sqlalchemy import bindparam, delete, select, tuple_
@@ -26,9 +26,7 @@ def change_runs(store: SqlAlchemyStore, changes: Sequence[RunChange]) -> None:
         MlflowException: a run does not exist or is deleted, or a name or value is not allowed.
     """
     run_ids = [change.run_id for change in changes]
-    query = select(SqlRun.run_uuid).where(
-        SqlRun.run_uuid.in_(run_ids), SqlRun.lifecycle_stage == LifecycleStage.ACTIVE
-    )
+    query = select(SqlRun.run_uuid).where(SqlRun.run_uuid.in_(run_ids), SqlRun.lifecycle_stage == LifecycleStage.ACTIVE)
     with store.ManagedSessionMaker(read_only=False) as session:
         active = set(session.scalars(query))
         for change in changes:
@@ -37,6 +35,13 @@ def change_runs(store: SqlAlchemyStore, changes: Sequence[RunChange]) -> None:
         _set_tags(session, changes)
         _remove_tags(session, changes)
         _add_points(session, changes)
+
+
+def values_everywhere(store: SqlAlchemyStore, table: str, name: str) -> dict[str, str]:
+    """Return one tag or parameter of all runs, deleted ones included: run id → value."""
+    column = {"tags": SqlTag, "params": SqlParam}[table]
+    with store.ManagedSessionMaker() as session:
+        return dict(session.execute(select(column.run_uuid, column.value).where(column.key == name)).all())
 
 
 def _set_tags(session: Session, changes: Sequence[RunChange]) -> None:

@@ -100,6 +100,12 @@ class Client:
 
         self.ask(lambda: change_runs(self._client._tracking_client.store, changes))
 
+    def values_everywhere(self, table: str, name: str) -> dict[str, str]:
+        """Return one tag or parameter of all runs of an sqlite database: run id → value."""
+        from fa_registry.tracking.bulk_changes import values_everywhere
+
+        return self.ask(lambda: values_everywhere(self._client._tracking_client.store, table, name))
+
     def ask(self, query: Callable[[], T]) -> T:
         """Call `query`, which queries this store, and return its result.
 

@@ -244,10 +244,11 @@ class MlflowTracker(Tracker):
 
     def log_all(self, changes: Iterable[RunChange]) -> None:
         """Change several runs as Tracker.log_all does; an sqlite store changes a batch in one transaction."""
-        if not self._database:
-            return super().log_all(changes)
-        for batch in _batches(changes, RUNS_AT_ONCE):
-            self._writer.change_runs(batch)
+        if self._database:
+            for batch in _batches(changes, RUNS_AT_ONCE):
+                self._writer.change_runs(batch)
+        else:
+            super().log_all(changes)
 
     def remove_tags(self, run_id: str, names: Iterable[str]) -> None:
         for name in names:
@@ -348,6 +349,9 @@ class MlflowTracker(Tracker):
         # LIKE has wildcards and ignores case, so a pattern may match further runs
         matching = (run for run in candidates if tags.items() <= run.tags.items() and run.run_id.startswith(start))
         return list(islice(matching, most or None))
+
+    def everywhere(self, table: str, name: str) -> Mapping[str, str] | None:
+        return self._client.values_everywhere(table, name) if self._database else None
 
     def history(self, run_id: str, keys: Iterable[str]) -> list[Point]:
         """Return points as Tracker.history does, with one query per metric."""
