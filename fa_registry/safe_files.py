@@ -158,7 +158,10 @@ def copy_into(folder: Path, source: Path) -> None:
 
 
 def write_into(folder: Path, name: str, data: bytes) -> bool:
-    """Write a file below `folder` as `copy_into` does, unless it has this content; return whether it was written."""
+    """Write a file below `folder` as `copy_into` does, unless the file has this content.
+
+    Return whether the file was written.
+    """
     target = _target(folder, Path(name))
     with suppress(UnreadableFile), open_file(target) as stream:
         if os.fstat(stream.fileno()).st_size == len(data) and stream.read(len(data) + 1) == data:

@@ -58,7 +58,7 @@ def _main(headlines: Sequence[Headline]) -> str:
 
 
 def evidence(run: RunAudit, report: AuditReport, edition: Edition, main: str) -> Evidence:
-    """Return the result of each instrument for one run; `main` is the name of the instrument of the main metric."""
+    """Return the result of each instrument for one run. `main` names the instrument of the main metric."""
     findings = {finding.rule: finding for finding in run.findings}
     method = report.cards.get(f"methods/{run.record.spec.method}", {})
     fires: dict[str, bool | None] = {

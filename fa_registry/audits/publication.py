@@ -20,7 +20,7 @@ from fa_registry.safe_files import UnreadableFile
 from fa_registry.studies.editions import signature
 from fa_registry.tracking import schema
 from fa_registry.tracking.artifact_location import OutsideStore
-from fa_registry.tracking.base import Point, RunChange, Tracker
+from fa_registry.tracking.base import Point, RunUpdate, Tracker
 from fa_registry.tracking.lease import LeaseHolder, heartbeat_tag
 from fa_registry.tracking.page_digests import page_digests_tag, write_page_digests
 from fa_registry.tracking.store_errors import KEYLESS, LACKING, StoreRefusal
@@ -84,7 +84,7 @@ def _report_all(tracker: Tracker, report: AuditReport, folder: Path, selection: 
     """
     count = {schema.TAG_AUDITS: str(count_audits(selection.runs))}
     # first, because the author has seen the results even if the next steps fail
-    tracker.log_all(RunChange(run.run_id, count) for run in selection.runs)
+    tracker.log_all(RunUpdate(run.run_id, count) for run in selection.runs)
     page_tags = write_page_digests(folder)
     tracker.upload(run_id, folder)
     tracker.log(run_id, tags=page_tags)
@@ -108,7 +108,7 @@ def _report_all(tracker: Tracker, report: AuditReport, folder: Path, selection: 
 def _tag_seed_sets(tracker: Tracker, report: AuditReport, selection: Selection) -> None:
     """Log to every judged run which sets of seeds were judged: the author has seen an interim analysis."""
     _, seed_sets = previous_seed_sets([run.record for run in report.runs], selection.runs)
-    tracker.log_all(RunChange(run_id, {schema.TAG_INTERIM_ANALYSES: text}) for run_id, text in seed_sets.items())
+    tracker.log_all(RunUpdate(run_id, {schema.TAG_INTERIM_ANALYSES: text}) for run_id, text in seed_sets.items())
 
 
 def _changes(
@@ -118,7 +118,7 @@ def _changes(
     audit_id: str,
     selection: Selection,
     forms: Mapping[str, Mapping[str, str]],
-) -> Iterator[RunChange]:
+) -> Iterator[RunUpdate]:
     """Attach its note to every judged run, and yield the tags and the margin of this run."""
     stored_runs = {run.run_id: run for run in selection.runs}
     audit_link = tracker.link(audit_id, schema.AUDIT_PAGE)
@@ -136,7 +136,7 @@ def _changes(
         last_epoch = max((len(line) for line in run.record.trajectory.values()), default=1) - 1
         points = [Point(key, schema.shown(value), last_epoch) for key, value in filter(None, [notes.margin(run)])]
         new_points = [point for point in points if point.value != stored_runs[run_id].metrics.get(point.key)]
-        yield RunChange(run_id, tags, new_points, outdated_verdict_tags(tags, stored_tags))
+        yield RunUpdate(run_id, tags, new_points, outdated_verdict_tags(tags, stored_tags))
 
 
 def _tag_excluded(tracker: Tracker, report: AuditReport, notes: Notes, audit_id: str) -> None:

@@ -424,7 +424,10 @@ def _has_only(
     tags: Mapping[str, str],
     run_ids: set[str],
 ) -> bool:
-    """Return whether `everywhere` of a tracker can tell that only `run_ids` have these parameters and tags."""
+    """Return whether no other runs than `run_ids` have these parameters and tags; False if unknown.
+
+    `everywhere` is the method of a tracker.
+    """
     remaining: set[str] | None = None
     for table, wanted in (("params", params), ("tags", tags)):
         for name, value in wanted.items():

@@ -107,7 +107,7 @@ class StoredRun:
 
 
 @dataclass(frozen=True)
-class RunChange:
+class RunUpdate:
     """Change of one run in the store.
 
     Attributes:
@@ -166,7 +166,7 @@ class Tracker(abc.ABC):
     ) -> None:
         """Add metric points to a run, and set its tags and parameters. Parameters cannot be changed later."""
 
-    def log_all(self, changes: Iterable[RunChange]) -> None:
+    def log_all(self, changes: Iterable[RunUpdate]) -> None:
         """Change several runs, in their order. A store may change many runs at once."""
         for change in changes:
             self.log(change.run_id, change.points, change.tags)
@@ -185,7 +185,10 @@ class Tracker(abc.ABC):
         """Store all files below `folder` as artifacts of the run."""
 
     def attach(self, run_id: str, path: str, data: bytes) -> None:
-        """Store one artifact with the content `data`. A store may skip an artifact that already has this content."""
+        """Store one artifact with the content `data`.
+
+        A store may skip an artifact that already has this content.
+        """
         with process_ownership.temp_dir("fa_registry-file-") as folder:
             (folder / path).parent.mkdir(exist_ok=True)
             (folder / path).write_bytes(data)

@@ -16,10 +16,10 @@ from sqlalchemy import bindparam, delete, select, tuple_
 from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.orm import Session
 
-from fa_registry.tracking.base import RunChange
+from fa_registry.tracking.base import RunUpdate
 
 
-def change_runs(store: SqlAlchemyStore, changes: Sequence[RunChange]) -> None:
+def change_runs(store: SqlAlchemyStore, changes: Sequence[RunUpdate]) -> None:
     """Set and remove tags and add metric points of several runs of an sqlite database, or of none.
 
     Raises:
@@ -44,7 +44,7 @@ def values_everywhere(store: SqlAlchemyStore, table: str, name: str) -> dict[str
         return dict(session.execute(select(column.run_uuid, column.value).where(column.key == name)).all())
 
 
-def _set_tags(session: Session, changes: Sequence[RunChange]) -> None:
+def _set_tags(session: Session, changes: Sequence[RunUpdate]) -> None:
     tags = [(change.run_id, _validate_tag(*tag)) for change in changes for tag in change.tags.items()]
     statement = insert(SqlTag)
     new = statement.excluded
@@ -55,7 +55,7 @@ def _set_tags(session: Session, changes: Sequence[RunChange]) -> None:
         session.execute(statement, [{"run_uuid": run_id, "key": tag.key, "value": tag.value} for run_id, tag in tags])
 
 
-def _remove_tags(session: Session, changes: Sequence[RunChange]) -> None:
+def _remove_tags(session: Session, changes: Sequence[RunUpdate]) -> None:
     names = [{"of": change.run_id, "named": name} for change in changes for name in change.outdated]
     tags = SqlTag.__table__
     if names:
@@ -63,7 +63,7 @@ def _remove_tags(session: Session, changes: Sequence[RunChange]) -> None:
         session.connection().execute(statement, names)
 
 
-def _add_points(session: Session, changes: Sequence[RunChange]) -> None:
+def _add_points(session: Session, changes: Sequence[RunUpdate]) -> None:
     """Add points, and make each the latest value of its metric unless a later value exists."""
     now, rows = int(time.time() * 1000), []
     for run_id, point in ((change.run_id, point) for change in changes for point in change.points):

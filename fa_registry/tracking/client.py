@@ -29,7 +29,7 @@ from mlflow.store.tracking import DEFAULT_LOCAL_FILE_AND_ARTIFACT_PATH
 from sqlalchemy.exc import SQLAlchemyError
 
 from fa_registry.errors import StoreError
-from fa_registry.tracking.base import RunChange
+from fa_registry.tracking.base import RunUpdate
 from fa_registry.tracking.store import (
     VERSION,
     check_initialised,
@@ -94,7 +94,7 @@ class Client:
             self._listed[0] = (time.monotonic(), listed)
         return listed
 
-    def change_runs(self, changes: Sequence[RunChange]) -> None:
+    def change_runs(self, changes: Sequence[RunUpdate]) -> None:
         """Change several runs of an sqlite database in one transaction."""
         from fa_registry.tracking.bulk_changes import change_runs  # imports MLflow's database models
 

@@ -57,7 +57,7 @@ from fa_registry.safe_files import copy_into, existing_file_in, folder_size, joi
 from fa_registry.text_safety import LONGEST, name_problem
 from fa_registry.tracking.active_run import active_run
 from fa_registry.tracking.artifact_location import check_inside_store, check_location, local_folder, resolve_artifact
-from fa_registry.tracking.base import DatasetReference, Point, RunChange, StoredRun, Tracker
+from fa_registry.tracking.base import DatasetReference, Point, RunUpdate, StoredRun, Tracker
 from fa_registry.tracking.client import Client, answering
 from fa_registry.tracking.mlflow_views import (
     MACHINE_LEARNING,
@@ -242,7 +242,7 @@ class MlflowTracker(Tracker):
         ):
             self._writer.log_batch(run_id, metrics=metric_batch, tags=tag_batch, params=param_batch)
 
-    def log_all(self, changes: Iterable[RunChange]) -> None:
+    def log_all(self, changes: Iterable[RunUpdate]) -> None:
         """Change several runs as Tracker.log_all does; an sqlite store changes a batch in one transaction."""
         if self._database:
             for batch in _batches(changes, RUNS_AT_ONCE):

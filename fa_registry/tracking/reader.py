@@ -177,7 +177,7 @@ def check_files(
 
 
 def _refuse_changed(run_id: str, compared: Mapping[str, tuple[str, str | None]]) -> None:
-    """Raise IntegrityError if a found digest is None or differs: file name → (recorded digest, found digest)."""
+    """Raise IntegrityError if a file is missing or changed: file name → (recorded digest, found digest)."""
     problems = [
         f"{name}: expected SHA-256 {recorded}, found {found}; the file was changed after the recording"
         if found
@@ -240,9 +240,9 @@ def runs_by_tag(
 
 
 def compared_values(tracker: Tracker, tag: str, values: Iterable[str], known_ids: Collection[str]) -> list[str]:
-    """Return the values of a tag that several runs have, or a run that is not in `known_ids`, deleted runs included.
+    """Return those values of a tag that several runs have, or a run that is not in `known_ids`.
 
-    If the store cannot tell this without reading the runs, return all values.
+    Deleted runs count too. If the store would have to read the runs for this, return all values.
     """
     tags = tracker.everywhere("tags", tag)
     if tags is None:

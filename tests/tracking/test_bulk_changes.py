@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy
 
 from fa_registry.errors import RegistryError
-from fa_registry.tracking.base import Point, RunChange, Tracker
+from fa_registry.tracking.base import Point, RunUpdate, Tracker
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.store_errors import StoreRefusal
 
@@ -51,13 +51,13 @@ def rows(tracker: MlflowTracker, run_id: str) -> dict[str, list[tuple]]:
 @pytest.mark.parametrize(
     "change",
     [
-        RunChange("", {}),
-        RunChange("", {"old": "2", "new": "“x” · \n"}, outdated=["kept"]),
-        RunChange("", {"long": "x" * 9000}),
-        RunChange("", {"new": "1"}, [Point("margin", 0.5, 4, 2000), Point("other", -1e300, 0, 5)]),
-        RunChange("", {}, [Point("margin", 0.5, 2, 2000)]),  # older than the value that is there
-        RunChange("", {}, [Point("margin", 0.5, 3, 1000), Point("margin", 0.125, 3, 999)]),
-        RunChange("", {}, [KEPT, KEPT]),
+        RunUpdate("", {}),
+        RunUpdate("", {"old": "2", "new": "“x” · \n"}, outdated=["kept"]),
+        RunUpdate("", {"long": "x" * 9000}),
+        RunUpdate("", {"new": "1"}, [Point("margin", 0.5, 4, 2000), Point("other", -1e300, 0, 5)]),
+        RunUpdate("", {}, [Point("margin", 0.5, 2, 2000)]),  # older than the value that is there
+        RunUpdate("", {}, [Point("margin", 0.5, 3, 1000), Point("margin", 0.125, 3, 999)]),
+        RunUpdate("", {}, [KEPT, KEPT]),
     ],
 )
 def test_the_rows_are_those_of_one_change_after_another(opened, change):
@@ -65,7 +65,7 @@ def test_the_rows_are_those_of_one_change_after_another(opened, change):
     found = []
     for tracker, log_all in ((together, MlflowTracker.log_all), (apart, Tracker.log_all)):
         run_id, other = filled(tracker, 2)
-        log_all(tracker, [RunChange(run_id, change.tags, change.points, change.outdated)])
+        log_all(tracker, [RunUpdate(run_id, change.tags, change.points, change.outdated)])
         found.append([rows(tracker, run_id), rows(tracker, other)])
     assert found[0] == found[1]
 
@@ -76,10 +76,10 @@ def test_a_change_that_the_store_refuses_changes_no_run_of_its_batch(opened, nam
     first, second = filled(tracker, 2)
     if name == "deleted":
         tracker.discard(second)
-    bad = RunChange("0" * 32 if name == "missing" else second, {"": "1"} if name == "tag" else {"old": "2"})
+    bad = RunUpdate("0" * 32 if name == "missing" else second, {"": "1"} if name == "tag" else {"old": "2"})
     before = rows(tracker, first)
     with pytest.raises(StoreRefusal) as refused:
-        tracker.log_all([RunChange(first, {"old": "2"}), bad])
+        tracker.log_all([RunUpdate(first, {"old": "2"}), bad])
     with pytest.raises(StoreRefusal) as alone:
         Tracker.log_all(tracker, [bad])
     assert refused.value.code == alone.value.code and rows(tracker, first) == before
@@ -93,7 +93,7 @@ def test_a_further_run_needs_no_further_statement(opened):
         listen = lambda *given, statements=statements: statements.append(given[2])  # noqa: E731
         sqlalchemy.event.listen(sqlalchemy.engine.Engine, "before_cursor_execute", listen)
         try:
-            tracker.log_all(RunChange(run_id, {"new": "1"}, [Point("m", 1.0, 9)], ["old"]) for run_id in changed)
+            tracker.log_all(RunUpdate(run_id, {"new": "1"}, [Point("m", 1.0, 9)], ["old"]) for run_id in changed)
             assert tracker.everywhere("tags", "new") == dict.fromkeys(changed, "1")
         finally:
             sqlalchemy.event.remove(sqlalchemy.engine.Engine, "before_cursor_execute", listen)

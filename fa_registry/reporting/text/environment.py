@@ -153,7 +153,7 @@ class TemplateRenderer:
 
 @cache
 def _built_in(language: str) -> Environment:
-    """Return the environment of a language without user templates; all renderers share its compiled templates."""
+    """Return the environment of a language without user templates, which all renderers share."""
     return environment(language)
 
 
