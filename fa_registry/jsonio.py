@@ -90,12 +90,22 @@ def encode(value: Any) -> Any:
     if hasattr(value, "__json__"):
         return encode(value.__json__())
     if dataclasses.is_dataclass(value):
-        return {field.name: encode(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {name: encode(getattr(value, name)) for name in _field_names(type(value))}
     if isinstance(value, Mapping):
         return {str(key): encode(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
+        if _FLOAT.issuperset(map(type, value)) and math.isfinite(sum(value)):
+            return list(value)  # a long series of numbers
         return [encode(item) for item in value]
     raise TypeError(f"expected a value that JSON can represent, found a {type(value).__name__}")
+
+
+_FLOAT = frozenset((float,))
+
+
+@functools.cache
+def _field_names(kind: type) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(kind))
 
 
 def decode(hint: Any, value: Any, subject: str = "record") -> Any:
@@ -411,7 +421,11 @@ def read_json(path: Path, limit: int = RECORD) -> Any:
     Raises:
         UnreadableFile: the file cannot be read or is not valid JSON; the reason contains the position of the error.
     """
-    data = read_file(path, limit)
+    return parse_json(path, read_file(path, limit))
+
+
+def parse_json(path: Path, data: bytes) -> Any:
+    """Parse the content of a JSON file as `read_json` does."""
     try:
         return loads(data.decode("utf-8"))
     except ValueError as error:

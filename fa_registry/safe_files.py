@@ -12,7 +12,7 @@ import shutil
 import stat
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -116,14 +116,14 @@ def join_safely(folder: Path, name: str) -> Path:
         UnreadableFile: `name` is absolute or contains `..`, or a part of the path below `folder` is a link. Links are
             refused because another program may change their target later.
     """
-    path = folder / name
-    if Path(name).is_absolute() or ".." in Path(name).parts:
+    path, parts = folder / name, Path(name).parts
+    if name.startswith("/") or ".." in parts:
         raise UnreadableFile(path, "is outside its folder")
-    step = folder
-    for part in Path(name).parts:
-        step = step / part
+    step = os.fspath(folder)
+    for part in parts:
+        step = f"{step}/{part}"
         if os.path.islink(step):  # not Path.is_symlink, which raises for a name that is too long
-            raise UnreadableFile(step, "is a link, which is not allowed in a store")
+            raise UnreadableFile(Path(step), "is a link, which is not allowed in a store")
     return path
 
 
@@ -153,16 +153,39 @@ def copy_into(folder: Path, source: Path) -> None:
     for path in sorted(source.rglob("*")):
         if path.is_dir():
             continue
-        name = path.relative_to(source)
-        target = join_safely(folder, name.parent.as_posix()) / name.name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = target.with_name(f".{target.name}{process_ownership.owner_suffix()}")
-        try:
-            with path.open("rb") as data, temporary.open("xb") as copy:  # mode x fails if a link of that name exists
-                shutil.copyfileobj(data, copy)
-            os.replace(temporary, target)
-        finally:
-            temporary.unlink(missing_ok=True)
+        with path.open("rb") as data, _replaced(_target(folder, path.relative_to(source))) as copy:
+            shutil.copyfileobj(data, copy)
+
+
+def write_into(folder: Path, name: str, data: bytes) -> bool:
+    """Write a file below `folder` as `copy_into` does, unless the file has this content.
+
+    Return whether the file was written.
+    """
+    target = _target(folder, Path(name))
+    with suppress(UnreadableFile), open_file(target) as stream:
+        if os.fstat(stream.fileno()).st_size == len(data) and stream.read(len(data) + 1) == data:
+            return False
+    with _replaced(target) as copy:
+        copy.write(data)
+    return True
+
+
+def _target(folder: Path, name: Path) -> Path:
+    return join_safely(folder, name.parent.as_posix()) / name.name
+
+
+@contextmanager
+def _replaced(target: Path) -> Iterator[BinaryIO]:
+    """Yield a new file, which replaces `target` at the end of the `with` block."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = target.with_name(f".{target.name}{process_ownership.owner_suffix()}")
+    try:
+        with temporary.open("xb") as stream:  # mode x fails if a link of that name exists
+            yield stream
+        os.replace(temporary, target)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def _opened(path: Path, limit: int) -> int:

@@ -57,16 +57,12 @@ def _main(headlines: Sequence[Headline]) -> str:
     return " or ".join(headline.symbol for headline in headlines)
 
 
-def _headlines(report: AuditReport) -> tuple[Headline, ...]:
-    return headlines_of(run.record for run in report.runs)
-
-
-def evidence(run: RunAudit, report: AuditReport, edition: Edition) -> Evidence:
-    """Return the result of each instrument for one run."""
+def evidence(run: RunAudit, report: AuditReport, edition: Edition, main: str) -> Evidence:
+    """Return the result of each instrument for one run. `main` names the instrument of the main metric."""
     findings = {finding.rule: finding for finding in run.findings}
     method = report.cards.get(f"methods/{run.record.spec.method}", {})
     fires: dict[str, bool | None] = {
-        _main(_headlines(report)): not_better_than_guessing(run),
+        main: not_better_than_guessing(run),
         GAMMA: not_positive(run, method),
     }
     for rule in edition.rules:
@@ -156,8 +152,9 @@ def answer(report: AuditReport, edition: Edition) -> AnalysisResult:
         than the set before. The last row is the full protocol.
     """
     methods = trained(report)
-    headlines = _headlines(report)
-    evidence_of = {run.record.run_id: evidence(run, report, edition) for method in methods for run in method.runs}
+    headlines = headlines_of(run.record for run in report.runs)
+    main_name, runs = _main(headlines), [run for method in methods for run in method.runs]
+    evidence_of = {run.record.run_id: evidence(run, report, edition, main_name) for run in runs}
     names = instruments(edition, headlines)
     all_sets = ladder = _ladder(names)
     if len(names) <= MOST:

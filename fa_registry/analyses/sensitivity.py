@@ -20,12 +20,12 @@ from fa_registry.analyses._methods import METHOD, SETTING, MethodRuns, trained
 from fa_registry.analyses.base import Analyser, AnalysisCell, AnalysisColumn, AnalysisResult, AnalysisTable
 from fa_registry.metrics import HEADLINES
 from fa_registry.protocol.edition_schema import CREDIT, LIMIT, REFERENCE_METRICS, SEEDS
-from fa_registry.protocol.engine import judge_each
+from fa_registry.protocol.engine import grouped_cases, judge_rule
 from fa_registry.protocol.grouping import seeds_key
 from fa_registry.protocol.last_block import last_block_controls
 from fa_registry.protocol.multiplicity import simultaneous_ends
 from fa_registry.protocol.operators import take
-from fa_registry.protocol.paired_runs import RunWithControl
+from fa_registry.protocol.paired_runs import RunWithControl, SeedGroup
 from fa_registry.protocol.rules import Condition, Edition, Rule, overridden
 from fa_registry.protocol.verdict import verdict
 from fa_registry.protocol.waivers import waived
@@ -307,13 +307,18 @@ class JudgedUnit:
             return self._kept[threshold]
         single_rule_edition = dataclasses.replace(self.edition, rules=(self.limit.rule,), fail_if=(), strict=False)
         edition = overridden(single_rule_edition, {self.limit.name: threshold})
-        # the verdict does not depend on values by epoch, and the findings of all other rules stay unchanged
+        judged = zip(self.runs, self._cases, strict=False)  # the controls come last and need no verdict
+        # the findings of all other rules stay unchanged
+        self._kept[threshold] = tuple(self._verdict(run, judge_rule(edition.rules[0], *case)) for run, case in judged)
+        return self._kept[threshold]
+
+    @cached_property
+    def _cases(self) -> list[tuple[RunWithControl, SeedGroup]]:
+        """The runs and controls in their groups, whose margins do not depend on the threshold."""
+        # the verdict does not depend on values by epoch
         records = [dataclasses.replace(run.record, trajectory={}) for run in self.runs]
         interim_analyses = {seeds_key(run.record.spec): self._finding(run).look for run in self.runs}
-        audits = judge_each((*records, *self.control_records.values()), edition, interim_analyses=interim_analyses)
-        judged = zip(self.runs, audits, strict=False)  # the controls come last and need no verdict
-        self._kept[threshold] = tuple(self._verdict(run, audit.findings[0]) for run, audit in judged)
-        return self._kept[threshold]
+        return grouped_cases((*records, *self.control_records.values()), interim_analyses)
 
     def _finding(self, run: RunAudit) -> Finding:
         return next(finding for finding in run.findings if finding.rule == self.limit.rule.code)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from fa_registry import jsonio, process_ownership
@@ -19,7 +20,7 @@ from fa_registry.safe_files import UnreadableFile
 from fa_registry.studies.editions import signature
 from fa_registry.tracking import schema
 from fa_registry.tracking.artifact_location import OutsideStore
-from fa_registry.tracking.base import Point, Tracker
+from fa_registry.tracking.base import Point, RunUpdate, Tracker
 from fa_registry.tracking.lease import LeaseHolder, heartbeat_tag
 from fa_registry.tracking.page_digests import page_digests_tag, write_page_digests
 from fa_registry.tracking.store_errors import KEYLESS, LACKING, StoreRefusal
@@ -82,8 +83,8 @@ def _report_all(tracker: Tracker, report: AuditReport, folder: Path, selection: 
     Return the address of the MLflow page.
     """
     count = {schema.TAG_AUDITS: str(count_audits(selection.runs))}
-    for run in selection.runs:  # first, because the author has seen the results even if the next steps fail
-        tracker.log(run.run_id, tags=count)
+    # first, because the author has seen the results even if the next steps fail
+    tracker.log_all(RunUpdate(run.run_id, count) for run in selection.runs)
     page_tags = write_page_digests(folder)
     tracker.upload(run_id, folder)
     tracker.log(run_id, tags=page_tags)
@@ -92,7 +93,7 @@ def _report_all(tracker: Tracker, report: AuditReport, folder: Path, selection: 
         _tag_seed_sets(tracker, report, selection)
     else:
         forms = _attach_forms(tracker, notes, folder)
-        _tag_runs(tracker, report, notes, run_id, selection, forms)
+        tracker.log_all(_changes(tracker, report, notes, run_id, selection, forms))
     # the runs are tagged before, because the page has columns for verdicts, margins and first epochs of rules
     judged = {run.run_id for run in selection.runs}
     page = mlflow_page(tracker, selection.study, selection.runs[0].experiment, judged)
@@ -106,19 +107,19 @@ def _report_all(tracker: Tracker, report: AuditReport, folder: Path, selection: 
 
 def _tag_seed_sets(tracker: Tracker, report: AuditReport, selection: Selection) -> None:
     """Log to every judged run which sets of seeds were judged: the author has seen an interim analysis."""
-    for run_id, seed_sets in previous_seed_sets([run.record for run in report.runs], selection.runs)[1].items():
-        tracker.log(run_id, tags={schema.TAG_INTERIM_ANALYSES: seed_sets})
+    _, seed_sets = previous_seed_sets([run.record for run in report.runs], selection.runs)
+    tracker.log_all(RunUpdate(run_id, {schema.TAG_INTERIM_ANALYSES: text}) for run_id, text in seed_sets.items())
 
 
-def _tag_runs(
+def _changes(
     tracker: Tracker,
     report: AuditReport,
     notes: Notes,
     audit_id: str,
     selection: Selection,
     forms: Mapping[str, Mapping[str, str]],
-) -> None:
-    """Log verdicts, note and margin to every judged run."""
+) -> Iterator[RunUpdate]:
+    """Attach its note to every judged run, and yield the tags and the margin of this run."""
     stored_runs = {run.run_id: run for run in selection.runs}
     audit_link = tracker.link(audit_id, schema.AUDIT_PAGE)
     _, interim_tags = previous_seed_sets([run.record for run in report.runs], selection.runs)
@@ -131,12 +132,11 @@ def _tag_runs(
         pages = {**forms.get(run_id, {}), **_attach(tracker, [run_id], schema.SHORT_FORM, note)}
         tags |= {schema.TAG_NOTE: note, schema.TAG_REPORT: audit_id, **page_digests_tag(pages)}
         tags |= {schema.TAG_INTERIM_ANALYSES: interim_tags[run_id]} if run_id in interim_tags else {}
-        # an earlier audit usually logged the same margin, and logging a metric takes as long as logging all tags
+        # an earlier audit usually logged the same margin
         last_epoch = max((len(line) for line in run.record.trajectory.values()), default=1) - 1
         points = [Point(key, schema.shown(value), last_epoch) for key, value in filter(None, [notes.margin(run)])]
         new_points = [point for point in points if point.value != stored_runs[run_id].metrics.get(point.key)]
-        tracker.log(run_id, new_points, tags)
-        tracker.remove_tags(run_id, outdated_verdict_tags(tags, stored_tags))
+        yield RunUpdate(run_id, tags, new_points, outdated_verdict_tags(tags, stored_tags))
 
 
 def _tag_excluded(tracker: Tracker, report: AuditReport, notes: Notes, audit_id: str) -> None:
@@ -180,19 +180,16 @@ def _attach_forms(tracker: Tracker, notes: Notes, folder: Path) -> dict[str, dic
 
 def _attach(tracker: Tracker, run_ids: Sequence[str], path: str, text: str) -> dict[str, str]:
     """Add one file to the artifacts of the runs; return its name and its digest."""
-    with process_ownership.temp_dir("fa_registry-form-") as folder:
-        copy = folder / path
-        copy.parent.mkdir(exist_ok=True)
-        copy.write_text(text, encoding="utf-8")
-        for run_id in run_ids:
-            try:
-                tracker.upload(run_id, folder)
-            except (UnreadableFile, OutsideStore, StoreRefusal) as error:
-                if isinstance(error, StoreRefusal) and error.kind not in (LACKING, KEYLESS):
-                    raise
-                # if the store names an unusable bucket for one run, the other runs still get their files
-                LOG.warning("run %s: cannot add the file %s: %s", run_id, path, error)
-        return {path: jsonio.file_digest(copy)}
+    data = text.encode()
+    for run_id in run_ids:
+        try:
+            tracker.attach(run_id, path, data)
+        except (UnreadableFile, OutsideStore, StoreRefusal) as error:
+            if isinstance(error, StoreRefusal) and error.kind not in (LACKING, KEYLESS):
+                raise
+            # if the store names an unusable bucket for one run, the other runs still get their files
+            LOG.warning("run %s: cannot add the file %s: %s", run_id, path, error)
+    return {path: hashlib.sha256(data).hexdigest()}
 
 
 def _tag_studies(tracker: Tracker, selection: Selection, tags: Mapping[str, str]) -> None:

@@ -5,9 +5,10 @@ Runs that cannot be judged are returned as exclusions with a reason.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -406,12 +407,35 @@ def _candidates(tracker: Tracker, specs: Iterable[RunSpec], excluded_ids: Collec
     for spec in settings:
         names = [name for name in COMPARED if name != "epochs" or spec.epochs * NEAR < 1]
         searches.setdefault(tuple((f"{schema.PARAM}{name}", str(getattr(spec, name))) for name in names))
-    for params in map(dict, searches):
-        runs |= {run.run_id: run for run in tracker.search_everywhere(params, {}) if run.run_id not in excluded_ids}
-    for label in dict.fromkeys(setting_label(spec) for spec in settings):
-        matches = tracker.search_everywhere({}, {schema.TAG_SETTING: label})
-        runs |= {run.run_id: run for run in matches if run.run_id not in excluded_ids}
+    labels = dict.fromkeys(setting_label(spec) for spec in settings)
+    queries = [*((dict(params), {}) for params in searches), *(({}, {schema.TAG_SETTING: label}) for label in labels)]
+    values = functools.cache(tracker.everywhere)
+    for params, tags in queries:
+        if not _has_only(values, params, tags, {*excluded_ids, *runs}):
+            matches = tracker.search_everywhere(params, tags)
+            runs |= {run.run_id: run for run in matches if run.run_id not in excluded_ids}
     return list(runs.values())
+
+
+def _has_only(
+    everywhere: Callable[[str, str], Mapping[str, str] | None],
+    params: Mapping[str, str],
+    tags: Mapping[str, str],
+    run_ids: set[str],
+) -> bool:
+    """Return whether no other runs than `run_ids` have these parameters and tags; False if unknown.
+
+    `everywhere` is the method of a tracker.
+    """
+    remaining: set[str] | None = None
+    for table, wanted in (("params", params), ("tags", tags)):
+        for name, value in wanted.items():
+            values = everywhere(table, name)
+            if values is None:
+                return False
+            found = {run_id for run_id, other in values.items() if other == value}
+            remaining = found if remaining is None else remaining & found
+    return remaining is not None and remaining <= run_ids
 
 
 def _shared(params: Mapping[str, str]) -> tuple[tuple[str, str], ...]:

@@ -13,6 +13,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
+import numpy as np
 from torch import Tensor
 
 from fa_registry import architectures, jsonio, methods
@@ -22,8 +23,8 @@ from fa_registry.protocol.integrity import with_checks
 from fa_registry.records import DEEP_SUPERVISION, FROZEN_LONG, Check, Recipe, RunRecord, RunSpec, Scalar
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import Tracker
-from fa_registry.tracking.reader import read_provenance, read_spec, runs_by_tag
-from fa_registry.training.checkpoint import content_digest, load_tensors
+from fa_registry.tracking.reader import compared_values, read_provenance, read_spec, runs_by_tag
+from fa_registry.training.checkpoint import content_digest, is_finite, load_tensors
 from fa_registry.training.controls import depth
 from fa_registry.training.run_setup import build_network
 from fa_registry.training.spec_plugins import find_plugins
@@ -229,7 +230,8 @@ def _elsewhere(tracker: Tracker, by_digest: Mapping[str, Sequence[RunRecord]]) -
     """
     selected_ids = {record.run_id for records in by_digest.values() for record in records}
     elsewhere: dict[str, list[RunRecord]] = {}
-    for digest, runs in runs_by_tag(tracker, schema.TAG_WEIGHTS, by_digest, FEW).items():
+    digests = compared_values(tracker, schema.TAG_WEIGHTS, by_digest, selected_ids)
+    for digest, runs in runs_by_tag(tracker, schema.TAG_WEIGHTS, digests, FEW).items():
         for run in runs:
             if run.run_id in selected_ids:
                 continue
@@ -300,7 +302,7 @@ def _trained_digests(tracker: Tracker, record: RunRecord) -> dict[str, str]:
     if not initial or record.spec.epochs * (schema.recorded_early_step(record.digests) or LEAST_STEPS) < LEAST_STEPS:
         return {}
     weights = _final_weights(tracker, record.run_id)
-    if not all(bool(tensor.isfinite().all()) for tensor in weights.values()):
+    if not all(map(is_finite, weights.values())):
         return {}
     names = [name for name in trained_names(weights, initial) if weights[name].numel() >= LEAST_ENTRIES]
     return {name: hashlib.sha256(weights[name].contiguous().numpy().tobytes()).hexdigest() for name in names}
@@ -346,17 +348,19 @@ def trained_names(final: Mapping[str, Tensor], initial: Mapping[str, Tensor]) ->
     """
     if {name: tensor.shape for name, tensor in final.items()} != {n: tensor.shape for n, tensor in initial.items()}:
         return sorted(final)
-    nonzero = [name for name in sorted(final) if initial[name].any()]
-    changed = [name for name in nonzero if _has_moved(final[name].reshape(-1), initial[name].reshape(-1))]
+    # in numpy, because torch needs ten times as long for a small tensor
+    ends, starts = ({name: one.double().numpy().reshape(-1) for name, one in them.items()} for them in (final, initial))
+    nonzero = [name for name in sorted(final) if starts[name].any()]
+    with np.errstate(all="ignore"):
+        changed = [name for name in nonzero if _has_moved(ends[name], starts[name])]
     # a tensor that begins at zero has no direction, so every other final value counts as a change
-    return changed and sorted([*changed, *(name for name in final if name not in nonzero and final[name].any())])
+    return changed and sorted([*changed, *(name for name in final if name not in nonzero and ends[name].any())])
 
 
-def _has_moved(final: Tensor, initial: Tensor) -> bool:
+def _has_moved(final: np.ndarray, initial: np.ndarray) -> bool:
     """Return whether the direction of a tensor changed; weight decay alone changes only the length."""
-    final, initial = final.double(), initial.double()
     shrunk = initial * (final @ initial / (initial @ initial))
-    return bool((final - shrunk).norm() > MOVED * final.norm())
+    return bool(np.linalg.norm(final - shrunk) > MOVED * np.linalg.norm(final))
 
 
 def may_share_tensors(first: RunSpec, second: RunSpec) -> bool:

@@ -43,7 +43,7 @@ from fa_registry.studies.coordination import asked_resources
 from fa_registry.studies.method_conformance import code_check
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
-from fa_registry.tracking.reader import check_files, read_record
+from fa_registry.tracking.reader import READ, check_files, read_record
 from fa_registry.tracking.stores import open_tracker
 from fa_registry.training.checkpoint import load_tensors
 from fa_registry.training.device_names import Processes, resolve
@@ -272,7 +272,8 @@ def _measured(
     feedback = tracker.artifact(record.run_id, schema.FEEDBACK)
     code = code_check(record)
     # The digests of the files are checked even if the logged metrics are trusted.
-    check_files(tracker, record.run_id, record.digests, may_be_lost=ROLES.values())
+    others = {name: digest for name, digest in record.digests.items() if name not in READ}
+    check_files(tracker, record.run_id, others, may_be_lost=ROLES.values())
     if OWN_LOOP in record.provenance:
         return of_own_loop(tracker, record, measuring.factories), None
     if measuring.trust_logged:

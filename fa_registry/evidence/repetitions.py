@@ -16,8 +16,9 @@ from fa_registry.protocol.integrity import with_checks
 from fa_registry.records import REPETITIONS, Check, RunRecord
 from fa_registry.records.configurations import differing_settings
 from fa_registry.records.manifest_checks import OWN_LOOP
+from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
-from fa_registry.tracking.reader import read_record, runs_by_spec
+from fa_registry.tracking.reader import compared_values, read_record, runs_by_spec
 from fa_registry.tracking.run_state import RunState
 
 SHOWN = 3
@@ -33,7 +34,9 @@ def with_repetitions(tracker: Tracker, records: Sequence[RunRecord]) -> list[Run
     The whole store is searched, so that a run that the audit did not select is compared too. The check names these runs. The
     order of the records does not change.
     """
-    repeated = _repeated(tracker, [record.spec.identity for record in records if not record.spec.weights])
+    identities = dict.fromkeys(record.spec.identity for record in records if not record.spec.weights)
+    run_ids = {record.run_id for record in records}
+    repeated = _repeated(tracker, compared_values(tracker, schema.TAG_SPEC, identities, run_ids))
     return [_checked(record, repeated.get(record.spec.identity, ())) for record in records]
 
 
@@ -41,7 +44,7 @@ def _repeated(tracker: Tracker, identities: Sequence[str]) -> Mapping[str, Seque
     """Return the finished runs, as recorded, of each specification that has several of them."""
     finished = {
         identity: [run for run in runs if RunState(run).is_finished]
-        for identity, runs in runs_by_spec(tracker, dict.fromkeys(identities)).items()
+        for identity, runs in runs_by_spec(tracker, identities).items()
     }
     return {identity: list(_recorded(tracker, runs)) for identity, runs in finished.items() if len(runs) > 1}
 

@@ -58,17 +58,7 @@ def judge_all(
     Returns:
         One RunAudit per run, in the order of the records.
     """
-    return tuple(judge_each(records, edition, waivers, interim_analyses))
-
-
-def judge_each(
-    records: Sequence[RunRecord],
-    edition: Edition,
-    waivers: Sequence[Waiver] = (),
-    interim_analyses: Mapping[str, int] = MappingProxyType({}),
-) -> Iterator[RunAudit]:
-    """Yield the results of `judge_all` one by one; runs that the caller does not reach are not judged."""
-    return (_audit(case, group, edition, waivers) for case, group in _grouped(records, interim_analyses))
+    return tuple(_audit(case, group, edition, waivers) for case, group in grouped_cases(records, interim_analyses))
 
 
 def second_opinions(
@@ -87,7 +77,7 @@ def second_opinions(
     Returns:
         One SecondOpinion per additional edition, with one judgement per run in the order of the records.
     """
-    cases = _grouped(records, interim_analyses)
+    cases = grouped_cases(records, interim_analyses)
     opinions = []
     for edition in editions:
         audits = (_audit(case, group, edition, waivers) for case, group in cases)
@@ -96,7 +86,7 @@ def second_opinions(
     return tuple(opinions)
 
 
-def _grouped(
+def grouped_cases(
     records: Sequence[RunRecord], interim_analyses: Mapping[str, int]
 ) -> list[tuple[RunWithControl, SeedGroup]]:
     """Combine each run with its frozen control and its group of seeds, in linear time."""
@@ -134,7 +124,7 @@ def _case(record: RunRecord, controls: tuple[RunRecord, ...], *others: RunRecord
 
 def _audit(case: RunWithControl, group: SeedGroup, edition: Edition, waivers: Sequence[Waiver]) -> RunAudit:
     record = case.record
-    findings = [_judge_safely(rule, case, group) for rule in edition.rules]
+    findings = [judge_rule(rule, case, group) for rule in edition.rules]
     findings = tuple(waived(finding, record, waivers) for finding in (*findings, *_crashed_diagnostics(record)))
     # these findings are added after the waivers because findings on evidence cannot be waived
     findings = (*findings, *evidence(record))
@@ -147,7 +137,7 @@ def _audit(case: RunWithControl, group: SeedGroup, edition: Edition, waivers: Se
     return RunAudit(record, findings, proven, control, case.doubt)
 
 
-def _judge_safely(rule: Rule, case: RunWithControl, group: SeedGroup) -> Finding:
+def judge_rule(rule: Rule, case: RunWithControl, group: SeedGroup) -> Finding:
     """Return the finding of a rule, or an error finding if the rule raises an exception."""
     try:
         return without_control(JUDGES[rule.judge](rule, case, group), case, group)

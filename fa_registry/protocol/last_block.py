@@ -80,13 +80,15 @@ def better(frozen: Reading, case: RunWithControl, metric: str) -> Reading | None
 
 def without_control(finding: Finding, case: RunWithControl, group: SeedGroup) -> Finding:
     """Turn a pass into a warning if a run with an exact credit at site L lacks its ladder_1 control."""
+    if finding.outcome != "pass" or not (finding.reference_run_id or finding.interval):
+        return finding
     judged_cases = group.counted.values() if finding.interval else (case,)
     seeds_without_control = [
         judged_case.record.spec.seed
         for judged_case in judged_cases
         if judged_case.last_block is None and is_exact_on_top(judged_case.record)
     ]
-    if finding.outcome != "pass" or not seeds_without_control or not (finding.reference_run_id or finding.interval):
+    if not seeds_without_control:
         return finding
     seeds = ", ".join(str(seed) for seed in sorted(set(seeds_without_control))[:SHOWN])
     reason = (

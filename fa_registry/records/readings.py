@@ -78,6 +78,8 @@ class Reading:
     kind: str = ""
 
     def __post_init__(self):
+        if self.value is not None and not self.reason and not self.kind and math.isfinite(self.value):
+            return  # nearly all readings
         if self.value is not None and not math.isfinite(self.value):
             raise ValueError(
                 f"expected a finite number, found {self.value}; use Reading.of for numbers that may be inf or nan"

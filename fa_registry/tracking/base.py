@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fa_registry import process_ownership
 from fa_registry.option_table import option
 from fa_registry.training.kept_states import AUTO
 
@@ -105,6 +106,22 @@ class StoredRun:
     ended: int = 0
 
 
+@dataclass(frozen=True)
+class RunUpdate:
+    """Change of one run in the store.
+
+    Attributes:
+        tags: tags to set, name → value.
+        points: metric points to add.
+        outdated: names of tags to remove.
+    """
+
+    run_id: str
+    tags: Mapping[str, str]
+    points: Sequence[Point] = ()
+    outdated: Sequence[str] = ()
+
+
 def is_ahead(run: StoredRun) -> bool:
     """Return whether the start time of a run is more than an hour in the future.
 
@@ -149,6 +166,12 @@ class Tracker(abc.ABC):
     ) -> None:
         """Add metric points to a run, and set its tags and parameters. Parameters cannot be changed later."""
 
+    def log_all(self, changes: Iterable[RunUpdate]) -> None:
+        """Change several runs, in their order. A store may change many runs at once."""
+        for change in changes:
+            self.log(change.run_id, change.points, change.tags)
+            self.remove_tags(change.run_id, change.outdated)
+
     @abc.abstractmethod
     def remove_tags(self, run_id: str, names: Iterable[str]) -> None:
         """Remove the tags `names` from a run. Ignore tags that the run does not have."""
@@ -160,6 +183,16 @@ class Tracker(abc.ABC):
     @abc.abstractmethod
     def upload(self, run_id: str, folder: Path) -> None:
         """Store all files below `folder` as artifacts of the run."""
+
+    def attach(self, run_id: str, path: str, data: bytes) -> None:
+        """Store one artifact with the content `data`.
+
+        A store may skip an artifact that already has this content.
+        """
+        with process_ownership.temp_dir("fa_registry-file-") as folder:
+            (folder / path).parent.mkdir(exist_ok=True)
+            (folder / path).write_bytes(data)
+            self.upload(run_id, folder)
 
     @abc.abstractmethod
     def add_model_entry(self, run_id: str, name: str, points: Iterable[Point], note: str) -> None:
@@ -199,6 +232,16 @@ class Tracker(abc.ABC):
             most: maximum number of runs to return; 0 means no limit. Reading ten thousand runs takes minutes.
             state: required state of the run, such as RUNNING; empty means any state.
         """
+
+    def everywhere(self, table: str, name: str) -> Mapping[str, str] | None:
+        """Return one tag or parameter of all runs that have it, as run id → value, deleted runs included.
+
+        Return None if the store would have to read whole runs for it.
+
+        Args:
+            table: "tags" or "params".
+        """
+        return None
 
     @abc.abstractmethod
     def history(self, run_id: str, keys: Iterable[str]) -> list[Point]:

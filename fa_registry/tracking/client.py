@@ -13,7 +13,7 @@ import os
 import platform
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,6 +29,7 @@ from mlflow.store.tracking import DEFAULT_LOCAL_FILE_AND_ARTIFACT_PATH
 from sqlalchemy.exc import SQLAlchemyError
 
 from fa_registry.errors import StoreError
+from fa_registry.tracking.base import RunUpdate
 from fa_registry.tracking.store import (
     VERSION,
     check_initialised,
@@ -92,6 +93,18 @@ class Client:
             listed = self.ask(lambda: _all_experiments(self._client))
             self._listed[0] = (time.monotonic(), listed)
         return listed
+
+    def change_runs(self, changes: Sequence[RunUpdate]) -> None:
+        """Change several runs of an sqlite database in one transaction."""
+        from fa_registry.tracking.bulk_changes import change_runs  # imports MLflow's database models
+
+        self.ask(lambda: change_runs(self._client._tracking_client.store, changes))
+
+    def values_everywhere(self, table: str, name: str) -> dict[str, str]:
+        """Return one tag or parameter of all runs of an sqlite database: run id → value."""
+        from fa_registry.tracking.bulk_changes import values_everywhere
+
+        return self.ask(lambda: values_everywhere(self._client._tracking_client.store, table, name))
 
     def ask(self, query: Callable[[], T]) -> T:
         """Call `query`, which queries this store, and return its result.

@@ -8,7 +8,7 @@ metrics. The recorded files are spec.json, series.parquet, measurements.json and
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -130,7 +130,7 @@ def check(subject: str, differences: Sequence[str], agreement_text: str) -> Chec
 def history_check(recorded: RecordedRun, tracker: Tracker, run: StoredRun) -> Check:
     """Compare all points in the run's metric tables with the recorded series, one query per metric."""
     expected = {(point.key, point.step): point.value for point in recorded.points}
-    keys = {key for key, _ in expected} | {key for key in run.metrics if _is_ours(key, recorded.charts)}
+    keys = {key for key, _ in expected} | _ours(run.metrics, recorded.charts)
     differences, stored_positions = [], set()
     for point in tracker.history(run.run_id, sorted(keys)):
         position = point.key, point.step
@@ -290,7 +290,7 @@ def _params(recorded: RecordedRun, params: Mapping[str, str]) -> Iterator[str]:
 def _last_values(recorded: RecordedRun, metrics: Mapping[str, float]) -> Iterator[str]:
     # points are in order of epochs, so the last point of each key remains
     expected = {point.key: point.value for point in recorded.points}
-    for key in sorted(expected.keys() | {key for key in metrics if _is_ours(key, recorded.charts)}):
+    for key in sorted(expected.keys() | _ours(metrics, recorded.charts)):
         if not _is_logged(metrics.get(key), expected.get(key)):
             yield _differs(f"metric {key}", metrics.get(key, "missing"), expected.get(key))
 
@@ -300,10 +300,10 @@ def _is_logged(stored: float | None, exact: float | None) -> bool:
     return stored == exact or (stored is not None and exact is not None and stored == schema.shown(exact))
 
 
-def _is_ours(key: str, extra_metrics: Sequence[str]) -> bool:
-    """Return whether the training code of fa_registry writes this metric."""
-    by_site = (*schema.SITE_KEYS.values(), *extra_metrics)
-    return key in schema.scalar_metrics(extra_metrics).values() or key.partition(schema.SITE_MARK)[0] in by_site
+def _ours(keys: Iterable[str], extra_metrics: Sequence[str]) -> set[str]:
+    """Return those metrics of a store that the training code of fa_registry writes."""
+    by_site, scalars = {*schema.SITE_KEYS.values(), *extra_metrics}, set(schema.scalar_metrics(extra_metrics).values())
+    return {key for key in keys if key in scalars or key.partition(schema.SITE_MARK)[0] in by_site}
 
 
 def _differs(subject: str, stored: object, recorded: object) -> str:

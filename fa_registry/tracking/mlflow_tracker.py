@@ -53,11 +53,11 @@ from mlflow.utils.rest_utils import http_request
 
 from fa_registry import jsonio, process_ownership
 from fa_registry.errors import StoreError
-from fa_registry.safe_files import copy_into, existing_file_in, folder_size, join_safely
+from fa_registry.safe_files import copy_into, existing_file_in, folder_size, join_safely, write_into
 from fa_registry.text_safety import LONGEST, name_problem
 from fa_registry.tracking.active_run import active_run
 from fa_registry.tracking.artifact_location import check_inside_store, check_location, local_folder, resolve_artifact
-from fa_registry.tracking.base import DatasetReference, Point, StoredRun, Tracker
+from fa_registry.tracking.base import DatasetReference, Point, RunUpdate, StoredRun, Tracker
 from fa_registry.tracking.client import Client, answering
 from fa_registry.tracking.mlflow_views import (
     MACHINE_LEARNING,
@@ -88,6 +88,7 @@ LOG = logging.getLogger(__name__)
 VERSION_SECONDS = 10  # maximum time to wait for the server's version, which only views need
 BATCH = 1000  # MLflow's limit for one log_batch call: points, tags and parameters together
 BATCH_NAMES = 100  # MLflow's limit for the tags of one log_batch call, and also for the parameters
+RUNS_AT_ONCE = 100  # runs in one transaction of an sqlite store, which locks the database for about 50 ms
 LATEST = 9_000_000_000_000  # ms since 1970 (the year 2255): pandas' timestamps end a few years later
 PAGE = 250  # runs per response: MLflow needs 100 KiB per run, and queries its tables again for every page
 # with this tag, MLflow's pages open on training runs instead of chats
@@ -241,6 +242,14 @@ class MlflowTracker(Tracker):
         ):
             self._writer.log_batch(run_id, metrics=metric_batch, tags=tag_batch, params=param_batch)
 
+    def log_all(self, changes: Iterable[RunUpdate]) -> None:
+        """Change several runs as Tracker.log_all does; an sqlite store changes a batch in one transaction."""
+        if self._database:
+            for batch in _batches(changes, RUNS_AT_ONCE):
+                self._writer.change_runs(batch)
+        else:
+            super().log_all(changes)
+
     def remove_tags(self, run_id: str, names: Iterable[str]) -> None:
         for name in names:
             self._writer.delete_tag(run_id, name)
@@ -260,14 +269,28 @@ class MlflowTracker(Tracker):
 
     def upload(self, run_id: str, folder: Path) -> None:
         """Store files as Tracker.upload does. Files of an sqlite store are copied next to its database."""
-        local = self._local_root(run_id) if self._database else None
+        local = self._database_folder(run_id)
         if local is None:  # MLflow's client would request the address from the server once more
             self._writer.ask(lambda: self._files(run_id).log_artifacts(str(folder)))
         else:  # MLflow's client does the same, after it has queried the database for the folder once more
-            check_writable(self.uri)
-            check_inside_store(local, self.uri)
             with answering(self.uri):
                 copy_into(local, folder)
+
+    def attach(self, run_id: str, path: str, data: bytes) -> None:
+        local = self._database_folder(run_id)
+        if local is None:
+            super().attach(run_id, path, data)
+        else:
+            with answering(self.uri):
+                write_into(local, path, data)
+
+    def _database_folder(self, run_id: str) -> Path | None:
+        """Return the folder to which a run's files in an sqlite store may be written; None for another store."""
+        local = self._local_root(run_id) if self._database else None
+        if local is not None:
+            check_writable(self.uri)
+            check_inside_store(local, self.uri)
+        return local
 
     def add_model_entry(self, run_id: str, name: str, points: Iterable[Point], note: str) -> None:
         """List a run's weights as Tracker.add_model_entry does, as a logged model of MLflow."""
@@ -326,6 +349,9 @@ class MlflowTracker(Tracker):
         # LIKE has wildcards and ignores case, so a pattern may match further runs
         matching = (run for run in candidates if tags.items() <= run.tags.items() and run.run_id.startswith(start))
         return list(islice(matching, most or None))
+
+    def everywhere(self, table: str, name: str) -> Mapping[str, str] | None:
+        return self._client.values_everywhere(table, name) if self._database else None
 
     def history(self, run_id: str, keys: Iterable[str]) -> list[Point]:
         """Return points as Tracker.history does, with one query per metric."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import json
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from fa_registry import jsonio
 from fa_registry.errors import IntegrityError, InvalidFields, UsageError, shortened
@@ -19,7 +21,7 @@ from fa_registry.safe_files import UnreadableFile, read_file
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
 from fa_registry.tracking.integrity_checks import RecordedRun, checks, history_check
-from fa_registry.tracking.series_parquet import by_site, read_rows, trajectory
+from fa_registry.tracking.series_parquet import by_site, parse_rows, trajectory
 from fa_registry.tracking.store import command_on
 
 # fields of provenance.json: the first is stored separately, the second grows with the epochs
@@ -27,7 +29,24 @@ NOT_HELD = ("digests", schema.EPOCH_CHAIN)
 FULL_ID = 32  # hexadecimal characters of a run id
 NAMED = 5  # listed runs if the start of an id is ambiguous
 NEEDED = (schema.SPEC, schema.MEASUREMENTS, schema.PROVENANCE, schema.SERIES)
+READ = (
+    schema.SPEC,
+    schema.MEASUREMENTS,
+    schema.SERIES,
+    schema.FEEDBACK_CARD,
+)  # files whose digests `read_record` checks
 _parsed = functools.lru_cache(maxsize=64)(json.loads)
+
+
+class Content(NamedTuple):
+    """Path and bytes of a file."""
+
+    path: Path
+    data: bytes
+
+    @property
+    def digest(self) -> str:
+        return hashlib.sha256(self.data).hexdigest()
 
 
 def read_record(tracker: Tracker, run: StoredRun) -> RunRecord:
@@ -47,15 +66,25 @@ def read_record(tracker: Tracker, run: StoredRun) -> RunRecord:
         )
     if missing:
         raise IntegrityError(f"run {run.run_id}: {', '.join(missing)} missing")
-    provenance = read_provenance(files[schema.PROVENANCE])
-    digests = provenance["digests"]
-    check_manifest(tracker, run, digests)
-    texts = (schema.SPEC, schema.MEASUREMENTS, schema.SERIES)
-    check_files(tracker, run.run_id, {name: digests.get(name, "none") for name in texts})
     card = tracker.artifact(run.run_id, schema.FEEDBACK_CARD)
-    if card or schema.FEEDBACK_CARD in digests:
-        check_files(tracker, run.run_id, {schema.FEEDBACK_CARD: digests.get(schema.FEEDBACK_CARD, "none")})
-    recorded = read_recorded(files)
+    # each file is read once, so the bytes that are decoded are those whose digest is checked
+    contents = {
+        name: Content(path, read_file(path)) for name, path in (files | {schema.FEEDBACK_CARD: card}).items() if path
+    }
+    found = {name: content.digest for name, content in contents.items()}
+    provenance = _parsed_as(contents[schema.PROVENANCE], Manifest)[0]
+    digests = provenance["digests"]
+    _check_manifest(run, digests, found[schema.PROVENANCE])
+    required = {
+        schema.SPEC,
+        schema.MEASUREMENTS,
+        schema.SERIES,
+        *({schema.FEEDBACK_CARD} & (found.keys() | digests.keys())),
+    }
+    _refuse_changed(
+        run.run_id, {name: (digests.get(name, "none"), found.get(name)) for name in READ if name in required}
+    )
+    recorded = _recorded(contents, provenance)
     spec, measurements = recorded.spec, recorded.measurements
     if spec.identity != run.tags.get(schema.TAG_SPEC):
         raise IntegrityError(
@@ -71,7 +100,7 @@ def read_record(tracker: Tracker, run: StoredRun) -> RunRecord:
         trajectory=trajectory(recorded.rows, headline_of(recorded.measurements)),
         integrity=Integrity("trusted", ("the logged metrics were not recomputed",), checks(recorded, run)),
         digests=digests,
-        feedback=_held_once(_read(card, Feedback)[0]) if card else {},
+        feedback=_held_once(_parsed_as(contents[schema.FEEDBACK_CARD], Feedback)[0]) if card else {},
         provenance={name: _held_once(value) for name, value in provenance.items() if name not in NOT_HELD},
         by_site=by_site(recorded.rows),
     )
@@ -89,11 +118,14 @@ def table_history(tracker: Tracker, run: StoredRun) -> Check:
 
 def read_recorded(files: Mapping[str, Path]) -> RecordedRun:
     """Decode the recorded files of a run (file name → path) without checking their digests."""
-    source, spec = _read(files[schema.SPEC], RunSpec)
-    _, measurements = _read(files[schema.MEASUREMENTS], Measurements)
-    return RecordedRun(
-        spec, source, read_provenance(files[schema.PROVENANCE]), measurements, read_rows(files[schema.SERIES])
-    )
+    contents = {name: Content(path, read_file(path)) for name, path in files.items()}
+    return _recorded(contents, _parsed_as(contents[schema.PROVENANCE], Manifest)[0])
+
+
+def _recorded(contents: Mapping[str, Content], provenance: Mapping[str, Any]) -> RecordedRun:
+    source, spec = _parsed_as(contents[schema.SPEC], RunSpec)
+    _, measurements = _parsed_as(contents[schema.MEASUREMENTS], Measurements)
+    return RecordedRun(spec, source, provenance, measurements, parse_rows(*contents[schema.SERIES]))
 
 
 def check_manifest(tracker: Tracker, run: StoredRun, digests: Mapping[str, str]) -> dict[str, int]:
@@ -108,11 +140,15 @@ def check_manifest(tracker: Tracker, run: StoredRun, digests: Mapping[str, str])
     path = tracker.artifact(run.run_id, schema.PROVENANCE)
     if path is None:
         raise IntegrityError(f"run {run.run_id}: {schema.PROVENANCE} is missing")
-    if run.tags.get(schema.TAG_ARTIFACTS) != jsonio.digest_of({**digests, schema.PROVENANCE: jsonio.file_digest(path)}):
+    _check_manifest(run, digests, jsonio.file_digest(path))
+    return {schema.PROVENANCE: path.stat().st_size}
+
+
+def _check_manifest(run: StoredRun, digests: Mapping[str, str], provenance_digest: str) -> None:
+    if run.tags.get(schema.TAG_ARTIFACTS) != jsonio.digest_of({**digests, schema.PROVENANCE: provenance_digest}):
         raise IntegrityError(
             f"run {run.run_id}: {schema.PROVENANCE} does not match the tag {schema.TAG_ARTIFACTS}; one of them was changed"
         )
-    return {schema.PROVENANCE: path.stat().st_size}
 
 
 def check_files(
@@ -130,20 +166,27 @@ def check_files(
     Raises:
         IntegrityError: a file is missing or was changed. The message lists all such files.
     """
-    sizes, problems = {}, []
-    for name, recorded in digests.items():
-        path = tracker.artifact(run_id, name)
-        if path is None:
-            problems += [] if name in may_be_lost else [f"{name} is missing"]
-        elif (digest := jsonio.file_digest(path)) != recorded:
-            problems.append(
-                f"{name}: expected SHA-256 {recorded}, found {digest}; the file was changed after the recording"
-            )
-        else:
-            sizes[name] = path.stat().st_size
+    paths = {name: tracker.artifact(run_id, name) for name in digests}
+    compared = {
+        name: (digests[name], path and jsonio.file_digest(path))
+        for name, path in paths.items()
+        if path or name not in may_be_lost
+    }
+    _refuse_changed(run_id, compared)
+    return {name: paths[name].stat().st_size for name in compared}
+
+
+def _refuse_changed(run_id: str, compared: Mapping[str, tuple[str, str | None]]) -> None:
+    """Raise IntegrityError if a file is missing or changed: file name → (recorded digest, found digest)."""
+    problems = [
+        f"{name}: expected SHA-256 {recorded}, found {found}; the file was changed after the recording"
+        if found
+        else f"{name} is missing"
+        for name, (recorded, found) in compared.items()
+        if found != recorded
+    ]
     if problems:
         raise IntegrityError(f"run {run_id}: {'; '.join(problems)}")
-    return sizes
 
 
 def read_spec(path: Path) -> RunSpec:
@@ -162,9 +205,13 @@ def read_provenance(path: Path) -> Mapping[str, Any]:
 
 def _read(path: Path, kind: Any) -> tuple[Any, Any]:
     """Return the contents of a JSON file, and the object of type `kind` that they describe."""
-    content = jsonio.read_json(path)
+    return _parsed_as(Content(path, read_file(path)), kind)
+
+
+def _parsed_as(file: Content, kind: Any) -> tuple[Any, Any]:
+    content = jsonio.parse_json(*file)
     try:
-        return content, jsonio.decode(kind, content, path.name)
+        return content, jsonio.decode(kind, content, file.path.name)
     except InvalidFields as error:
         raise IntegrityError(str(error)) from error
 
@@ -190,6 +237,18 @@ def runs_by_tag(
     for run in tracker.search({schema.TAG_KIND: "run"}):
         runs.get(run.tags.get(tag, ""), []).append(run)
     return runs
+
+
+def compared_values(tracker: Tracker, tag: str, values: Iterable[str], known_ids: Collection[str]) -> list[str]:
+    """Return those values of a tag that several runs have, or a run that is not in `known_ids`.
+
+    Deleted runs count too. If the store would have to read the runs for this, return all values.
+    """
+    tags = tracker.everywhere("tags", tag)
+    if tags is None:
+        return list(values)
+    counts, unknown = Counter(tags.values()), {value for run_id, value in tags.items() if run_id not in known_ids}
+    return [value for value in values if counts[value] > 1 or value in unknown]
 
 
 def training_run(tracker: Tracker, start: str) -> StoredRun:

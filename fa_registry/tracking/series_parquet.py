@@ -65,7 +65,11 @@ def write_series(path: Path, rows: Sequence[tuple[int, Measurements]]) -> None:
 
 def read_rows(path: Path) -> list[SeriesRow]:
     """Return all rows of the file. Raise UnreadableFile if the contents are invalid."""
-    data = read_file(path)  # not memory-mapped: a damaged mapped file may end this process
+    return parse_rows(path, read_file(path))  # not memory-mapped: a damaged mapped file may end this process
+
+
+def parse_rows(path: Path, data: bytes) -> list[SeriesRow]:
+    """Return all rows of the content `data` of a file; see `read_rows`."""
     try:
         with pq.ParquetFile(pa.BufferReader(data), read_dictionary=TEXTS) as file:
             metadata = file.metadata

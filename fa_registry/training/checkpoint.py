@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, load_file, save_file
@@ -26,6 +27,7 @@ from fa_registry.safe_files import open_file
 # safetensors 0.8.0 takes twice the time and keeps 2 KiB per file. A larger file is loaded by load_file, which reads the header
 # before it allocates memory.
 AT_ONCE = 2**26
+IN_NUMPY = (torch.float16, torch.float32, torch.float64)  # types of floats that numpy has
 MOST_HEADER = 2**24  # bytes of a file's list of tensors: 10,000 blocks need 7 MB, and a million names take 1.3 GB
 OF_SYSTEM = re.compile(r"\(os error (\d+)\)")
 
@@ -88,8 +90,11 @@ def load_tensors(path: Path, expected_digest: str | None = None) -> dict[str, Te
         content = stream.read(AT_ONCE + 1)
         is_small = len(content) <= AT_ONCE
         stream.seek(0)
-        digest = hashlib.sha256(content).hexdigest() if is_small else hashlib.file_digest(stream, "sha256").hexdigest()
-    if expected_digest not in (None, digest):
+        digest = expected_digest
+        if expected_digest is not None:
+            whole = hashlib.sha256(content) if is_small else hashlib.file_digest(stream, "sha256")
+            digest = whole.hexdigest()
+    if digest != expected_digest:
         raise IntegrityError(
             f"{path.name}: expected SHA-256 {expected_digest}, found {digest}; the file was changed after the recording"
         )
@@ -131,8 +136,15 @@ def content_digest(tensors: Mapping[str, Tensor]) -> str:
     """
     digest = hashlib.sha256()
     for name, tensor in sorted(tensors.items()):
-        if tensor.is_floating_point() and not tensor.isfinite().all():
+        if not is_finite(tensor):
             return ""
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
     return digest.hexdigest() if tensors else ""
+
+
+def is_finite(tensor: Tensor) -> bool:
+    """Return whether a tensor contains neither inf nor nan."""
+    if tensor.dtype in IN_NUMPY and tensor.device.type == "cpu":  # ten times as fast for a small tensor
+        return bool(np.isfinite(tensor.detach().numpy()).all())
+    return not tensor.is_floating_point() or bool(tensor.isfinite().all())

@@ -435,3 +435,19 @@ def test_the_pages_reach_their_folder_where_the_store_takes_none(trained, monkey
     monkeypatch.setattr(workflow, "log_audit", refuse)
     assert trained(*TRUSTING).exit_code == StoreError.exit_code
     assert (workplace / "reports" / "audit.json").is_file()
+
+
+def test_a_second_audit_writes_no_form_again_that_is_unchanged(trusting_audit):
+    """The short form names its audit and changes; the form of the group does not."""
+
+    def files(name: str) -> dict[str, int]:
+        runs = MlflowTracker().search({schema.TAG_KIND: "run"})
+        paths = {run.run_id: MlflowTracker().artifact(run.run_id, name) for run in runs}
+        return {run_id: path.stat().st_ino for run_id, path in paths.items() if path}
+
+    trusting_audit()
+    forms, short_forms = files(schema.FORM), files(schema.SHORT_FORM)
+    trusting_audit()
+    assert files(schema.FORM) == forms != {}
+    assert files(schema.SHORT_FORM).keys() == short_forms.keys()
+    assert not set(files(schema.SHORT_FORM).items()) & set(short_forms.items())

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -144,9 +144,17 @@ class TemplateRenderer:
             raise template_failure(name, error) from error
 
     def _environment(self, name: str) -> Environment:
+        if self._user_templates is None:
+            return _built_in(mode(name))
         if mode(name) not in self._environments:
             self._environments[mode(name)] = environment(name, self._user_templates)
         return self._environments[mode(name)]
+
+
+@cache
+def _built_in(language: str) -> Environment:
+    """Return the environment of a language without user templates, which all renderers share."""
+    return environment(language)
 
 
 def _printable(write_text: Callable[[str], str], value: Any) -> Any:
