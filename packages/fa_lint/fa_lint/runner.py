@@ -28,7 +28,6 @@ BAD_SILENCE = RuleCard(
     title="an `fa: ok` comment without effect",
     why="without a reason, a reader cannot know whether the author considered the pitfall or overlooked it",
     fix="name the rule, and give the reason why the rule does not apply to this line",
-    cannot_see="",
 )
 
 

@@ -192,6 +192,17 @@ def argument(call: ast.Call, position: int, *keywords: str) -> ast.expr | None:
     return positional[position]
 
 
+def option(call: ast.Call, keyword: str, default: object = None) -> object:
+    """Return the constant that a call passes by keyword, or a default."""
+    values = [part.value for part in call.keywords if part.arg == keyword]
+    return getattr(values[0], "value", default) if values else default
+
+
+def is_op(node: ast.AST | None, *kinds: type[ast.operator]) -> bool:
+    """Return whether a node is an operation of one of the kinds, such as ast.MatMult."""
+    return isinstance(node, ast.BinOp) and isinstance(node.op, kinds)
+
+
 def open_ended(call: ast.Call) -> bool:
     """Return whether a call unpacks *args or **kwargs, so its arguments are unknown."""
     return any(isinstance(part, ast.Starred) for part in call.args) or any(

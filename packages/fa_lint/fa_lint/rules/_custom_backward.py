@@ -93,13 +93,13 @@ class CustomFunction:
 
 def feedback_functions(syntax: Syntax) -> Iterator[tuple[str, Hit]]:
     """Yield the name of each Function whose backward pass multiplies by a matrix that is not the weight."""
-    for function in _custom_functions(syntax):
+    for function in custom_functions(syntax):
         hit = _judge(syntax, function)
         if hit is not None:
             yield function.owner.name, hit
 
 
-def _custom_functions(syntax: Syntax) -> Iterator[CustomFunction]:
+def custom_functions(syntax: Syntax) -> Iterator[CustomFunction]:
     classes = {node.name: node for node in syntax.every(ast.ClassDef)}
     for owner in syntax.every(ast.ClassDef):
         ancestry = _ancestry(owner, classes)

@@ -8,13 +8,27 @@ from collections.abc import Iterator
 
 from fa_lint.rules._flow import COMPREHENSIONS, assignments, element_pairs
 from fa_lint.rules._test_data import UPDATES, test_set_use
-from fa_lint.rules._values import Values, calls_in, label, mentions
+from fa_lint.rules._values import Values, calls_in, label, mentions, operands_of
 from fa_lint.syntax import Syntax, last_name, number, text_in
 
 MISSING = ("isnan", "isfinite", "isna", "notna", "isnull", "notnull", "isinf")
 COUNTS = ("len", "any", "all", "print", "count_nonzero", "axhline", "axvline")
 DRAWING = ("ylim", "xlim", "set_ylim", "set_xlim", "axhline", "axvline", "axis", "plot", "linspace", "arange")
+SPREADS, POOLS = ("std", "stdev", "pstdev"), ("stack", "ravel", "flatten", "reshape", "concatenate", "hstack", "cat")
 TABLES = ("groupby", "pivot", "pivot_table", "unstack")
+FILLS = (
+    "fillna",
+    "nan_to_num",
+    "where",
+    "masked_fill",
+    "masked_fill_",
+    "putmask",
+    "copyto",
+    "index_fill",
+    "index_fill_",
+)
+ARRAYS = {1: ("ones", "ones_like", "tensor"), 0: ("zeros", "zeros_like", "tensor")}
+MOST_FLOOR = 1e-3  # a norm below such a number counts as zero
 FORMAT = re.compile(r"%[-+ 0#]*[\d.]*[a-z]")
 SORTS = ("sort", "sorted", "argsort", "sort_values")
 LARGEST = ("max", "amax", "nanmax", "maximum", "idxmax", "argmax", "nlargest")
@@ -162,3 +176,44 @@ def printed(syntax: Syntax) -> Iterator[tuple[str, ast.expr]]:
             pairs = [pair for target, value in assignments(node) for pair in element_pairs(target, value)]
             pairs += [(part, value) for target, value in pairs for part in getattr(target, "elts", [])]
             yield from ((label(target), value) for target, value in pairs)
+
+
+def filled(values: Values, value: int) -> Iterator[ast.AST]:
+    """Yield each expression that sets the undefined part of an array of cosines to 0 or 1."""
+    syntax = values.syntax
+    for node in syntax.parents:
+        for target, new in assignments(node):
+            index = target.slice if isinstance(target, ast.Subscript) else None
+            is_part = isinstance(index, ast.Tuple) or (
+                index is not None and number(index) is None and not label(target)
+            )
+            is_missing = value == 1 or (is_part and calls_in(values.near(index), MISSING))
+            if (
+                is_part
+                and is_missing
+                and number(new) == value
+                and values.is_cosine(target if label(target) else target.value)
+            ):
+                yield node
+        is_choice = isinstance(node, ast.IfExp) and number(node.body) == value and is_empty_test(node.test)
+        if is_choice and values.is_cosine(node):
+            yield node
+        name = last_name(node.func) if isinstance(node, ast.Call) else ""
+        operands = [*operands_of(syntax, node), *(part.value for part in node.keywords)] if name in FILLS else []
+        default = [0] if name == "nan_to_num" and not operands[1:] else []
+        filling = [
+            part for part in operands if number(part) == value or (calls_in([part], ARRAYS[value]) and part.args)
+        ]
+        if (filling or value in default) and any(map(values.is_cosine, operands)):
+            yield node
+
+
+def is_empty_test(test: ast.expr) -> bool:
+    """Return whether a condition tests for a missing or zero value, such as `credit is None`."""
+    if isinstance(test, ast.BoolOp):
+        return any(map(is_empty_test, test.values))
+    if isinstance(test, ast.Compare):
+        limit = number(test.comparators[0])
+        zero = isinstance(test.ops[0], (ast.Eq, ast.Lt, ast.LtE)) and limit is not None and 0 <= limit <= MOST_FLOOR
+        return zero or isinstance(test.ops[0], (ast.Is, ast.NotIn))
+    return isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)

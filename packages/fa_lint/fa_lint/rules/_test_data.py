@@ -110,6 +110,10 @@ class TestSetUse:
                 function, self._returns_test
             )  # the result, such as a model, need not be a measurement
         operands = [*call.args, *(keyword.value for keyword in call.keywords)]
+        trained = calls_in(
+            operands, self.training
+        )  # `score(fit(net, x_train), x_test)`: the data are in the other operands
+        operands = [operand for operand in operands if operand not in trained]
         if any(_names_other(operand) for operand in operands):
             return False
         owner = [call.func.value] if isinstance(call.func, ast.Attribute) else []
@@ -141,7 +145,8 @@ class TestSetUse:
         """
         entries = self.values.entries(name)
         whole = [(value, statement) for value, statement in entries if not _takes_part(value)]
-        if TEST.fullmatch(name.id) and len(whole) == len(entries):
+        wholes = [part for value, _ in entries if _takes_part(value) for part in ast.walk(value) if part is not value]
+        if TEST.fullmatch(name.id) and not any(map(self.has, wholes)):
             return True
         passed = [self.has(value) for value, statement in whole if statement is None]
         if passed and all(passed) and not OTHER.fullmatch(name.id):

@@ -14,11 +14,12 @@ from fa_lint.syntax import Syntax, argument, last_name
 SHAPES = ("T", "mT", "t", "transpose", "detach", "to", "cuda", "float", "reshape", "view", "flatten", "div", "mul")
 # B is also a name for the matrix of random Fourier features, and gamma for a discount: the rest of the code decides.
 ALIGNMENT = re.compile(
-    r"feedback[\s_-]*alignment|\bd?fa_|\bdfa|(random|fixed)[\s_]feedback|(feedback|backward)_?(w|mat|state)", re.I
+    r"feedback[\s_-]*alignment|\bd?fa_|\bdfa|(random|fixed)[\s_-]feedback|(feedback|backward)_?(w|mat|state)", re.I
 )
 FOURIER = re.compile("fourier", re.I)
 CREDIT = re.compile(
-    r"(?i:kolen|weight[\s_-]mirror|target[\s_-]prop|sign[\s_-]symmetr)|\bFA\b.{0,60}\bBP\b|\bBP\b.{0,60}\bFA\b"
+    r"(?i:kolen|weight[\s_-]mirror|target[\s_-]prop|sign[\s_-]symmetr|predictive[\s_-]coding|forward[\s_-]forward"
+    r"|equilibrium[\s_-]prop|local[\s_](loss|learning))|\bFA\b.{0,60}\bBP\b|\bBP\b.{0,60}\bFA\b"
 )
 
 

@@ -8,13 +8,15 @@ from collections.abc import Iterator
 
 from fa_lint.base import RuleCard
 from fa_lint.rules._accuracy import accuracies
+from fa_lint.rules._flow import assignments
 from fa_lint.rules._selections import printed
 from fa_lint.rules._test_data import TEST, TRAIN, VALIDATION, test_set_use
 from fa_lint.rules._topic import CreditRule
-from fa_lint.rules._values import Values, calls_in
-from fa_lint.syntax import argument, last_name, text_in
+from fa_lint.rules._values import Values, calls_in, operands_of
+from fa_lint.syntax import argument, is_op, last_name, option, text_in
 
 STATISTICS = ("mean", "std", "var", "min", "max", "quantile", "percentile", "median")
+AUGMENTS = ("Random", "AutoAugment", "TrivialAugment", "AugMix", "ColorJitter")
 JOINS = ("cat", "concat", "concatenate", "vstack", "hstack", "append", "stack")
 
 SAMPLES = r"(batch|x|xs|y|ys|images?|inputs?|labels?|targets?)"
@@ -38,8 +40,6 @@ class BatchAccuracy(CreditRule):
         "its normalisation has seen are no test",
         fix="compute the accuracy over all samples of a test set that nothing else has used; use a fixed batch only for norms and "
         "Γ, and state for each metric which samples were used",
-        cannot_see="a batch that is passed to a function with a general parameter name, a slice of the test set, a loader with a "
-        "single batch",
     )
     clues = (("argmax", ".max(", "topk", "test", "train", "predict", "_te", "xte", "Xte"),)
 
@@ -113,9 +113,80 @@ def _seen(values: Values) -> Iterator[tuple[ast.AST, str]]:
             continue
         joined = [part for part in values.near(data) if isinstance(part, ast.Call) and last_name(part.func) in JOINS]
         names = {text for part in joined for text in text_in(part)}
-        later = {text for text, value in pairs if value.lineno > call.lineno and _takes_from(value, data.id)}
+        results = {last_name(target) for target, value in assignments(syntax.parents[call]) if value is call}
+        later = [(text, value) for text, value in pairs if value.lineno > call.lineno]
+        later = {
+            text
+            for text, value in later
+            if any(_takes_from(value, name) for name in {data.id, *(results if fits else ())})
+        }
         if any(map(_both, (names, later))) and not isinstance(syntax.parents[call], ast.FormattedValue):
             yield call, "is a statistic of training and test samples together"
+
+
+def _own(values: Values) -> Iterator[tuple[ast.AST, str]]:
+    """Yield test samples that are scaled by themselves, distorted, or also in the training set."""
+    syntax, data = values.syntax, test_set_use(values.syntax)
+    for node in syntax.every(ast.BinOp):
+        is_scaled = is_op(node, ast.Sub) and is_op(syntax.parents[node], ast.Div) and data.has(node.left)
+        means = calls_in(ast.walk(node.right), ("mean",)) if is_scaled else []
+        if any(ast.unparse(node.left) in map(ast.unparse, operands_of(syntax, call)) for call in means):
+            yield node, "scales the test samples by their own mean, and not by that of the training set"
+    for call in syntax.every(ast.Call):
+        options = {part.arg: part.value for part in call.keywords}
+        changes = calls_in(values.near(options["transform"]), AUGMENTS) if "transform" in options else []
+        is_random = [
+            part for part in values.near(options.get("transform", call)) if last_name(part).startswith(AUGMENTS)
+        ]
+        if "transform" in options and (changes or is_random) and data.has(call):
+            yield call, "distorts the test samples at random"
+        if last_name(call.func) == "fit_transform" and call.args and data.has(call.args[0]):
+            yield call, "is fitted on the test samples"
+    slices = [(part, part.slice) for part in syntax.every(ast.Subscript) if isinstance(part.slice, ast.Slice)]
+    ends = [(part, syntax.number(index.upper)) for part, index in slices if index.lower is None]
+    for part, first in ((part, syntax.number(index.lower)) for part, index in slices if index.upper is None):
+        block = next(one for one in syntax.ancestors(part) if isinstance(one, ast.stmt))
+        same = [
+            last
+            for one, last in ends
+            if ast.unparse(one.value) == ast.unparse(part.value) and block in syntax.ancestors(one)
+        ]
+        if first and any(last and 10 < first < last for last in same):
+            yield part, "overlaps the other part of the same samples"
+
+
+def _leaks(values: Values) -> Iterator[tuple[ast.AST, str]]:
+    """Yield predictions and scores whose inputs contain the labels or the samples of a fit."""
+    syntax, data = values.syntax, test_set_use(values.syntax)
+    measured = [(node, truth) for node, truth in accuracies(syntax) if not data.trains(syntax.function_of(node))]
+    for node, truth in measured:
+        inputs = [part for call in calls_in(values.dependencies(node), values.functions) for part in call.args]
+        coded = [call for part in inputs for call in calls_in(ast.walk(part), ("one_hot",)) if call.args]
+        if any(isinstance(truth, ast.Name) and truth.id in text_in(call.args[0]) for call in coded):
+            yield node, "compares labels with a prediction into which the labels themselves have gone"
+    methods = [call for call in values.calls("fit", "score") if isinstance(call.func, ast.Attribute) and call.args]
+    fits = [call for call in methods if call.func.attr == "fit"]
+    for call in (call for call in methods if call.func.attr == "score" and data.has(call.args[0])):
+        if ast.unparse(call).replace(".score(", ".fit(") in map(ast.unparse, fits):
+            yield call, "is the score of the test samples to which the model was fitted"
+        labels = (
+            text_in(call.args[1]) & {part.id for part in ast.walk(call.args[1]) if isinstance(part, ast.Name)}
+            if call.args[1:]
+            else set()
+        )
+        makers = [part for part in values.dependencies(call.args[0]) if isinstance(part, ast.Call) and part.args[1:]]
+        for maker in makers:
+            if labels & {last_name(part) for part in maker.args[1:]}:
+                yield maker, "puts the labels into the samples that are scored with these labels"
+    splits = [(text, value) for text, value in printed(syntax) if _is_split(text)]
+    for call in (call for call in values.calls("choice", "resample") if option(call, "replace")):
+        parts = [(TRAIN.fullmatch(text), value) for text, value in splits if call in values.dependencies(value)]
+        if any(is_train for is_train, _ in parts):
+            yield from (
+                (value, "has copies of training samples, drawn before the split")
+                for is_train, value in parts
+                if not is_train
+            )
 
 
 def _is_split(text: str) -> bool:
@@ -128,11 +199,10 @@ def _both(names: set[str]) -> bool:
 
 def _takes_from(value: ast.expr, name: str) -> bool:
     """Return whether a value is a part of a variable: `x[index]`, or one of the parts of a split."""
-    is_part = isinstance(value, ast.Subscript) or (
-        isinstance(value, ast.Call) and last_name(value.func) == "train_test_split"
-    )
+    parts = [*getattr(value, "args", []), value]
+    is_part = any(isinstance(part, ast.Subscript) for part in parts) or bool(calls_in([value], ("train_test_split",)))
     return is_part and name in text_in(value)
 
 
-BatchAccuracy.patterns = (_single, _means, _loaders, _seen)
+BatchAccuracy.patterns = (_single, _means, _loaders, _seen, _own, _leaks)
 RULE = BatchAccuracy()

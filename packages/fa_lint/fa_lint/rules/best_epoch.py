@@ -37,11 +37,9 @@ class BestEpoch(LintRule):
         why="the best of many results on the test set is larger than the result of the network on new samples, so it is no test "
         "result; the bias differs between methods, because the results of some methods vary more between epochs",
         fix="choose the epoch on a validation set that is split from the training set, or always take the last epoch",
-        cannot_see="a test set without `train=False`, `split='test'` or a name with `test`; a choice by a callback or in "
-        "another file",
     )
     clues = (
-        ("test", "Test", "train=False"),
+        ("test", "Test", "train=False", "_te", "xte", "Xte"),
         ("max", "min", "if ", "sort", "heckpoint", "topping"),
         (".step(", "fit(", ".backward(", "-=", "sub_(", "add_(", "apply_gradients(", "lr", "groupby", "pivot", "val"),
     )
@@ -168,6 +166,8 @@ def _validation(data: TestSetUse) -> Iterator[ast.expr]:
     pairs = [(part.arg or "", part.value) for part in data.syntax.every(ast.keyword)]
     pairs += [(name, value) for (_, name), entries in data.values.bound.items() for value, one in entries if one]
     pairs += [(function.name, value) for function in data.functions.values() for value in returned(function)]
+    watched = [(part.arg, part.value) for part in data.syntax.every(ast.keyword) if part.arg == "monitor"]
+    yield from (value for _, value in watched if TEST.fullmatch(str(getattr(value, "value", ""))))
     for name, value in pairs if CHOOSES.search(data.syntax.text) else ():
         if VALIDATION.fullmatch(name) and not name.endswith(("val", "valid", "validation")) and data.has(value):
             yield value

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from fa_lint.base import RuleCard
 from fa_lint.rules._feedback import draws
 from fa_lint.rules._flow import assignments, torch_modules
-from fa_lint.rules._selections import MISSING, filters, printed, sorted_picks
+from fa_lint.rules._selections import MISSING, SPREADS, filters, printed, sorted_picks
 from fa_lint.rules._test_data import test_set_use
 from fa_lint.rules._topic import CreditRule
-from fa_lint.rules._values import Values, calls_in, label, mentions, orders, text_of
+from fa_lint.rules._values import Values, calls_in, label, mentions, operands_of, orders, text_of
 from fa_lint.syntax import argument, last_name, number, text_in
 
 SEEDS = (
@@ -25,15 +25,18 @@ SEEDS = (
     "RandomState",
     "PRNGKey",
 )
-CLOCKS = ("time", "time_ns", "urandom", "getpid", "now", "perf_counter", "monotonic")
+CLOCKS = ("hash", "time", "time_ns", "urandom", "getpid", "now", "perf_counter", "monotonic")
 REMOVALS = ("delete", "remove", "pop", "drop")
 UNEQUAL = (ast.IsNot, ast.NotEq)
+RUNS = {"seed", "run", "repeat", "repetition", "rep", "trial", "replicate"}
 WORST = ("min", "argmin", "idxmin", "amin", "max", "argmax", "idxmax", "amax")
 TRIMS = ("trim_mean", "trimboth", "trim1", "nlargest", "nsmallest")
 BACKPROP = {"bp", "backprop", "backpropagation"}
+RANDOM_LAYERS = ("torch.nn.Linear", "torch.nn.Conv", "torch.nn.Dropout", "torch.nn.Embedding", "torch.nn.init.")
+OPTIMIZERS = ("SGD", "Adam", "AdamW", "RMSprop")
 BUDGETS = {"epoch", "epochs", "step", "steps", "iterations", "iters", "grid", "lrs", "rates", "trials"}
 SPREAD = re.compile(r"(.*[\W_])?(std|stdev|sd|standard[ _]deviation)\W*", re.I | re.S)
-SPREADS, ROOTS, POOLS = ("std", "stdev", "pstdev"), ("sqrt",), ("stack", "ravel", "flatten", "reshape", "concatenate")
+ROOTS = ("sqrt",)
 
 
 class ChosenRuns(CreditRule):
@@ -52,7 +55,6 @@ class ChosenRuns(CreditRule):
         "budgets or with another kind of error cannot be compared or repeated",
         fix="report all runs of seeds that were chosen before, with equal budgets; set each run's seed before anything is drawn; "
         "report failed runs as failed, and the standard deviation over seeds",
-        cannot_see="a selection without a condition on results, such as a list of seeds; seeds and budgets in a configuration file",
     )
     clues = (("seed", "rand", "acc", "std", "sem", "bp", "backprop"),)
 
@@ -103,16 +105,21 @@ def _seeds(values: Values) -> Iterator[tuple[ast.AST, str]]:
     seeding = [call for call in calls_in(syntax.every(ast.Call), SEEDS) if call.args or call.keywords]
     for call in seeding:
         if calls_in(values.near(call), CLOCKS):
-            yield call, "takes the seed from the clock, so the run cannot be repeated"
+            yield call, "takes the seed from the clock or from hash(), so the run cannot be repeated"
     fields = [part for part in syntax.every(ast.AnnAssign) if label(part.target) == "seed"]
     if not any(mentions(part, "seed") for call in seeding for part in call.args):
         for call in (call for call in seeding if number(argument(call, 0)) is not None):
             scope = syntax.function_of(call)
             named = [part.arg for part in ast.walk(getattr(scope, "args", scope)) if isinstance(part, ast.arg)]
-            if use.trains(scope) and ("seed" in named or (fields and scope is syntax.tree)):
+            if use.trains(scope) and (any(text_of(name) & RUNS for name in named) or (fields and scope is syntax.tree)):
                 yield call, "is a constant, so the seed of a run has no effect"
     loops = [part for part in syntax.tree.body if isinstance(part, (ast.For, ast.While))]
     is_script = "__main__" in syntax.text or any(map(use.trains, loops))
+    seeded = {syntax.resolve(call.func).partition(".")[0] for call in seeding}
+    others = re.search(r"manual_seed|seed_everything|set_seed|seed_all|Generator|PRNGKey|manual", syntax.text)
+    makes_layers = [call for call in syntax.every(ast.Call) if syntax.resolve(call.func).startswith(RANDOM_LAYERS)]
+    if is_script and makes_layers and seeded and seeded <= {"numpy", "random"} and not others:
+        yield seeding[0], "does not seed torch, so weights, feedback and dropout differ in every run"
     random_calls = [call for call in syntax.every(ast.Call) if draws(syntax, call)]
     if is_script and random_calls and not re.search("seed|rng|randomstate|generator|checkpoint", syntax.text, re.I):
         yield random_calls[0], "draws random numbers, and the script sets no seed"
@@ -153,10 +160,6 @@ def mentions_generator(node: ast.AST) -> bool:
 
 
 def _spreads(values: Values) -> Iterator[tuple[ast.AST, str]]:
-    for node in values.syntax.every(ast.BinOp):
-        is_error = isinstance(node.op, ast.Div) and _calls(node.left, SPREADS) and _calls(node.right, ROOTS)
-        if is_error and _calls(node.left, POOLS) and text_in(node.right) & {"size", "numel"}:
-            yield node, "counts every epoch or layer of a run as an independent sample"
     for text, value in printed(values.syntax):
         if SPREAD.fullmatch(text) and any(map(_is_standard_error, values.near(value))):
             yield value, "is a standard error that is called a standard deviation"
@@ -179,9 +182,34 @@ def _is_standard_error(node: ast.AST) -> bool:
     return is_quotient or (isinstance(node, ast.Call) and last_name(node.func) == "sem")
 
 
+def _best_seed(values: Values) -> Iterator[tuple[ast.AST, str]]:
+    """Yield each printed maximum over runs, unless the minimum is printed too."""
+    lowest = {ast.unparse(part) for call in values.calls("min", "amin") for part in operands_of(values.syntax, call)}
+    shown = [part for _, value in printed(values.syntax) for part in ast.walk(value)]
+    for call in calls_in(shown, ("max", "amax", "nanmax")):
+        runs = operands_of(values.syntax, call)[:1]
+        loops = [loop for part in runs for one in values.same(part) for loop in values.syntax.ancestors(one)]
+        over_seeds = any(isinstance(loop, ast.For) and text_of(ast.unparse(loop.target)) & RUNS for loop in loops)
+        if over_seeds and values.is_result(call) and ast.unparse(runs[0]) not in lowest:
+            yield call, "is the result of the best run, and not of all runs"
+
+
 def _budgets(values: Values) -> Iterator[tuple[ast.AST, str]]:
-    """Yield each table with another number of epochs or settings for backpropagation."""
+    """Yield each table or condition with other epochs or settings for backpropagation or a control."""
     tables = [(label(target), value) for node in values.syntax.parents for target, value in assignments(node)]
+    for name, choice in tables:
+        controls = {word for text in text_in(getattr(choice, "test", ast.Pass())) for word in text_of(text)}
+        if text_of(name) & BUDGETS and controls & {*BACKPROP, "frozen", "control", "baseline"}:
+            yield choice, "gives the control another budget than the method"
+    for branch in values.syntax.every(ast.If):
+        rest = [part for part in ast.walk(values.syntax.function_of(branch)) if part not in {*ast.walk(branch)}]
+        rates = [
+            [argument(call, 1, "lr") for call in calls_in(parts, OPTIMIZERS)]
+            for parts in ([part for one in branch.body for part in ast.walk(one)], rest)
+        ]
+        is_control = {word for text in text_in(branch.test) for word in text_of(text)} & BACKPROP
+        if is_control and rates[1] and any(number(rate) for rate in rates[0]) and not any(map(number, rates[1])):
+            yield branch.body[0], "trains backpropagation with a fixed learning rate, and the method with a chosen one"
     tables += [(ast.unparse(node.target), node.iter) for node in values.syntax.every(ast.For)]
     for name, table in tables:
         rows = [part.elts for part in getattr(table, "elts", []) if len(getattr(part, "elts", [])) == 2]
@@ -194,5 +222,5 @@ def _budgets(values: Values) -> Iterator[tuple[ast.AST, str]]:
             yield table, "gives backpropagation another number of epochs or trials than the other methods"
 
 
-ChosenRuns.patterns = (_removed, _repeated, _seeds, _late_seeds, _spreads, _budgets)
+ChosenRuns.patterns = (_removed, _repeated, _seeds, _late_seeds, _spreads, _best_seed, _budgets)
 RULE = ChosenRuns()

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 
 from fa_lint.base import Hit, LintRule, RuleCard
-from fa_lint.rules._cosine import compared_vectors
 from fa_lint.rules._custom_backward import applies, feedback_functions, names_feedback
 from fa_lint.rules._values import Values, values_of
 from fa_lint.syntax import Syntax, last_name
@@ -36,9 +35,6 @@ class CustomBackward(LintRule):
         "signal, so its cosine with the feedback is 1.0, and norms, gain and fidelity describe the feedback too",
         fix='compute the true gradient from the forward pass with `fa_registry.adapt(model, …, gradient="forward")`, '
         "and compare the feedback with this gradient",
-        cannot_see="a product inside a function that forward or backward calls; a matrix that is the weight on some paths; "
-        "feedback without a matrix product; tensors in a dictionary; a Function, or an alignment with its `.grad`, in another "
-        "file; hooks and detached terms that replace gradients",
     )
     clues = (("autograd",), ("Function", "import *"), ("backward", "vjp"))
 
@@ -75,7 +71,7 @@ def _has_alternative(syntax: Syntax, call: ast.Call) -> bool:
 def _alignments(syntax: Syntax) -> Iterator[Hit]:
     """Yield each cosine between the `.grad` of a model and a vector that is not a gradient."""
     values = values_of(syntax)
-    for node, sides in compared_vectors(syntax):
+    for node, sides in values.pairs:
         for gradient, vector in (sides, sides[::-1]):
             owners = _owners(values, gradient)
             is_reference = any(REFERENCE.fullmatch(word) for owner in owners for word in owner.split("."))

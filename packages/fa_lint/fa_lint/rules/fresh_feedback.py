@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterable, Iterator
 
 from fa_lint.base import Hit, LintRule, RuleCard
-from fa_lint.rules._cosine import compared_vectors
 from fa_lint.rules._feedback import PRODUCTS, draws, filled_in_place
 from fa_lint.rules._test_data import test_set_use
 from fa_lint.rules._topic import on_alignment, on_credit
@@ -38,7 +37,6 @@ class FreshFeedback(LintRule):
         "method, also for a network that is aligned with its feedback",
         fix="measure with the matrix that the training used: save it as a buffer of the model, or draw it again from the "
         "recorded seed",
-        cannot_see="a matrix that another function draws; a gradient that another function computes",
     )
     clues = (
         ("torch",),
@@ -51,7 +49,7 @@ class FreshFeedback(LintRule):
         """Yield the cosines with a matrix that is drawn only for these cosines."""
         values = values_of(syntax)
         by_scope: dict[ast.AST, list[tuple[ast.expr, Sides]]] = {}
-        for node, sides in compared_vectors(syntax):
+        for node, sides in values.pairs:
             by_scope.setdefault(syntax.function_of(node), []).append((node, sides))
         for scope, pairs in by_scope.items():
             is_fresh = all(any(_is_fresh(values, *order) for order in (sides, sides[::-1])) for _, sides in pairs)
@@ -123,6 +121,12 @@ def _drawn_again(values: Values) -> Iterator[ast.AST]:
         used_here = [node for node in products if loop in syntax.ancestors(node) and call in values.sources(node.right)]
         is_noise = any(draws(syntax, part) for node in used_here for part in values.near(node.left))
         if isinstance(loop, (ast.For, ast.While)) and use.trains(loop) and used_here and not is_noise:
+            yield call
+        stepped = [
+            one for one in syntax.every(ast.For) if use.trains(one) and syntax.function_of(call) in use.called(one)
+        ]
+        is_named = getattr(syntax.function_of(call), "name", "")
+        if stepped and used_here and not is_noise and not BASELINE.search(is_named) and is_named not in measuring:
             yield call
         again = [other for other in drawn if other is not call and ast.unparse(other) == ast.unparse(call)]
         scope = syntax.function_of(call)

@@ -39,8 +39,6 @@ class FrozenConstant(LintRule):
         why="a number in the code stays the same if the data, the network or the seed change, so the "
         "method is compared with a control of another setting",
         fix="train the control with frozen blocks in the same setting and with the same seed, and read its result from that run",
-        cannot_see="a number without a name or comment about frozen blocks, unless it is subtracted from an accuracy; a number in "
-        "a configuration file",
     )
     clues = (
         (

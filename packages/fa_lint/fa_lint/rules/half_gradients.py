@@ -43,7 +43,6 @@ class HalfGradients(LintRule):
         why="the smallest positive float16 number is 6e-8: smaller gradients become exactly 0, so cosines with these gradients "
         "have no meaning",
         fix="use torch.bfloat16 or float32; in training, scale the loss with a GradScaler before every backward pass",
-        cannot_see="a precision that a Trainer option, a configuration file or a variable selects",
     )
     clues = (("half", "float16", "autocast", "HalfTensor"), ("backward", "grad", "vjp", "jacrev"))
 

@@ -6,14 +6,12 @@ import ast
 from collections.abc import Iterator
 
 from fa_lint.base import Hit, LintRule, RuleCard
-from fa_lint.rules._values import Values, calls_in, values_of
+from fa_lint.rules._values import SAME_VALUES, Values, calls_in, values_of
 from fa_lint.syntax import Syntax, argument, last_name, number, open_ended, text_in
 
 LOSS, GRADIENT, CRITERION = "mean loss", "gradient of a mean loss", "mean-reduced criterion"
 LOSSES = ("cross_entropy", "nll_loss", "mse_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits")
 CRITERIA = ("CrossEntropyLoss", "NLLLoss", "MSELoss", "BCELoss", "BCEWithLogitsLoss")
-SHAPES = ("flatten", "reshape", "view", "squeeze", "unsqueeze", "contiguous", "T", "mT", "transpose", "permute")
-SAME_VALUES = (*SHAPES, "detach", "clone", "cpu", "cuda", "float", "double", "to", "abs")
 PARAMETERS = {"parameters", "named_parameters", "weight", "bias", "weights", "params", "param", "p", "W", "w", "b"}
 NORMS = ("torch.norm", "torch.functional.norm", "torch.linalg.norm", "torch.linalg.vector_norm")
 
@@ -34,8 +32,6 @@ class MeanReduced(LintRule):
         why="the mean over N samples divides the gradient of each sample by N: the norm depends on the batch size, so limits and "
         "comparisons are not valid for another batch size",
         fix='compute the gradient of the sum (reduction="sum"), or multiply the gradient by the number of samples',
-        cannot_see="a loss or norm that another function computes, hooks, gradients that are multiplied by N later, "
-        "norms computed without a norm function",
     )
     clues = (
         ("norm",),

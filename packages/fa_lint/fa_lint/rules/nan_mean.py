@@ -48,8 +48,6 @@ class NanMean(LintRule):
         why="a cosine is NaN if a credit or a gradient is zero, so the mean describes only the other layers: a method "
         "without signal in the deep layers looks as if it were aligned",
         fix="report the value of each layer; if a layer has no value, report the mean as N/A with the reason",
-        cannot_see="layers in a variable with another name; a loop that removes NaN by a condition; values that another "
-        "file aggregates",
     )
     clues = (("nanmean", "nanmedian", "nansum", "nanquantile", "masked_invalid"),)
 

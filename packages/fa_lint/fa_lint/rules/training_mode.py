@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from fa_lint.base import Hit, LintRule, RuleCard
 from fa_lint.rules._accuracy import accuracies
-from fa_lint.rules._cosine import handwritten
-from fa_lint.rules._topic import on_alignment
+from fa_lint.rules._topic import on_alignment, on_credit
+from fa_lint.rules._values import has_call, mentions, values_of
 from fa_lint.syntax import Syntax, argument
 
 LAYERS = (
@@ -20,7 +20,6 @@ LAYERS = (
     "torch.nn.Transformer",
 )
 MODELS = "torchvision.models."
-COSINES = ("torch.nn.functional.cosine_similarity", "torch.cosine_similarity", "torch.nn.CosineSimilarity")
 TRAINS = ("backward", "step")
 
 
@@ -39,7 +38,6 @@ class TrainingMode(LintRule):
         why="in training mode, dropout removes other units in each forward pass, and BatchNorm uses the mean of the batch and "
         "updates its running averages: metrics depend on the batch, and each forward pass changes the model",
         fix="call model.eval() before the measurement and model.train() after it",
-        cannot_see="a model that another file creates or sets to eval mode; whether eval() is called before this measurement",
     )
     clues = (
         ("BatchNorm", "Dropout", "torchvision", "Transformer"),
@@ -48,6 +46,8 @@ class TrainingMode(LintRule):
 
     def hits(self, syntax: Syntax) -> Iterator[Hit]:
         """Yield the first measurement, if a layer depends on the mode and the file never sets the mode."""
+        if on_credit(syntax):
+            yield from (Hit(call, f"`{syntax.snippet(call)}` {text}") for call, text in _train_calls(syntax))
         layer = next((call for call, name in syntax.calls() if _minds(name)), None)
         if layer is None or any(map(_switches, syntax.parents)):
             return
@@ -60,6 +60,25 @@ class TrainingMode(LintRule):
             )
 
 
+def _train_calls(syntax: Syntax) -> Iterator[tuple[ast.Call, str]]:
+    """Yield each `model.train()` before a measurement, or while the BatchNorm of frozen blocks must not change."""
+    values, layers = values_of(syntax), {name for _, name in syntax.calls() if _minds(name)}
+    measuring = {syntax.function_of(node) for node in values.cosines} if layers else set()
+    freezes = values.calls("requires_grad_") if any("BatchNorm" in name for name in layers) else []
+    loops = [part for call in freezes for part in syntax.ancestors(call) if isinstance(part, ast.For)]
+    is_frozen = any(mentions(loop, "bn") or mentions(loop, "norm") for loop in loops)
+    switched = [call for call in values.calls("eval") if mentions(call, "bn") or mentions(call, "norm")]
+    for call in values.calls("train"):
+        scope = syntax.function_of(call)
+        is_switch = (
+            isinstance(call.func, ast.Attribute) and not call.args and isinstance(syntax.parents[call], ast.Expr)
+        )
+        if is_switch and scope in measuring and not _trains(scope) and not has_call(scope, "eval"):
+            yield call, "sets training mode for a measurement, so each gradient has other masks or statistics"
+        if is_switch and is_frozen and not switched and _trains(scope):
+            yield call, "also updates the running statistics of the BatchNorm layers whose parameters are frozen"
+
+
 def _minds(name: str) -> bool:
     return name.startswith((*LAYERS, MODELS))
 
@@ -69,8 +88,7 @@ def _measurements(syntax: Syntax) -> Iterator[ast.AST]:
         if not _trains(syntax.function_of(node)):
             yield node
     if on_alignment(syntax):
-        yield from (call for call, name in syntax.calls() if name in COSINES)
-        yield from (hit.node for hit in handwritten(syntax))
+        yield from values_of(syntax).cosines
 
 
 def _trains(function: ast.AST) -> bool:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from fa_lint.base import RuleCard
 from fa_lint.rules._feedback import draws
 from fa_lint.rules._flow import assignments
 from fa_lint.rules._topic import CreditRule
-from fa_lint.rules._values import Values, mentions
-from fa_lint.syntax import last_name, number
+from fa_lint.rules._values import Values, has_call, mentions
+from fa_lint.syntax import is_op, last_name, number
 
 GRADIENTS = ("backward", "grad", "vjp")
 ZEROS = ("zero_grad", "zeros_like", "zero_")
@@ -29,8 +30,6 @@ class UnequalReference(CreditRule):
         why="the cosine then also measures the other samples, masks, weights, limits or decay, and not only the feedback",
         fix="compute credit and gradient of the same samples with the same weights, masks and precision, before the step and "
         "before any clipping, each from zero",
-        cannot_see="differences between functions that the measuring function does not call; derivatives written out manually; "
-        "another decay of the feedback; blocks that are not detached",
     )
     clues = (("grad", "feedback", "backward", ".B", "fb"),)
 
@@ -89,6 +88,40 @@ def _order(values: Values) -> Iterator[tuple[ast.AST, str]]:
                 yield added, "adds the gradient to the credit, because no gradient is set to zero before"
 
 
+def _stepped(values: Values) -> Iterator[tuple[ast.AST, str]]:
+    """Yield gradients after a step that changes the weights of the credit, and steps that are compared as a credit."""
+    syntax = values.syntax
+    for left, right in _measured(values):
+        first, second = (
+            [part for part in side if isinstance(part, ast.Call) and _computes(values, part)]
+            for side in (left - right, right - left)
+        )
+        steps = [call for call in values.calls("step") if isinstance(call.func, ast.Attribute)]
+        for reference in second:
+            scope = syntax.function_of(reference)
+            credit = [
+                call.lineno for call in first if syntax.function_of(call) is scope and call.lineno < reference.lineno
+            ]
+            between = [
+                call
+                for call in steps
+                if syntax.function_of(call) is scope and credit and max(credit) < call.lineno < reference.lineno
+            ]
+            if between and len(credit) == len(first):
+                yield (
+                    reference,
+                    f"is computed after `{syntax.snippet(between[0])}`, so at other weights than the credit",
+                )
+        moved = [
+            part
+            for part in left
+            if is_op(part, ast.Sub) and any(has_call(one, "clone", "copy") for one in values.dependencies(part.left))
+        ]
+        for part in moved if re.search("momentum|weight_decay|Adam", syntax.text) else ():
+            if any(syntax.function_of(call) is syntax.function_of(part) for call in steps):
+                yield part, "is a step with momentum and decay, and not the credit"
+
+
 def _line(node: ast.AST) -> int:
     return node.lineno
 
@@ -138,5 +171,5 @@ def _frozen(values: Values) -> Iterator[tuple[ast.AST, str]]:
             yield node, "freezes a parameter that the optimizer still changes by weight decay"
 
 
-UnequalReference.patterns = (_samples, _precision, _order, _frozen)
+UnequalReference.patterns = (_samples, _precision, _order, _stepped, _frozen)
 RULE = UnequalReference()
