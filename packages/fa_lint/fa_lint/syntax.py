@@ -205,9 +205,8 @@ def is_op(node: ast.AST | None, *kinds: type[ast.operator]) -> bool:
 
 def open_ended(call: ast.Call) -> bool:
     """Return whether a call unpacks *args or **kwargs, so its arguments are unknown."""
-    return any(isinstance(part, ast.Starred) for part in call.args) or any(
-        keyword.arg is None for keyword in call.keywords
-    )
+    has_star = any(isinstance(part, ast.Starred) for part in call.args)
+    return has_star or any(keyword.arg is None for keyword in call.keywords)
 
 
 def last_name(node: ast.AST) -> str:
@@ -274,9 +273,8 @@ class Names:
     def packages(self) -> frozenset[str]:
         """Top-level names of all imported packages; a relative import adds an empty string."""
         scopes = self.scopes.values()
-        return frozenset(
-            dotted.partition(".")[0] for scope in scopes for dotted in (*scope.imports.values(), *scope.stars)
-        )
+        names = [dotted for scope in scopes for dotted in (*scope.imports.values(), *scope.stars)]
+        return frozenset(dotted.partition(".")[0] for dotted in names)
 
     def scope_of(self, node: ast.AST) -> ast.AST:
         """Return the innermost function, class or module that contains a node."""

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from fa_lint.rules._feedback import MEASURES
-from fa_lint.syntax import Syntax, argument, last_name
+from fa_lint.syntax import Syntax, argument, is_op, last_name
 
 PRODUCTS = ("dot", "vdot", "inner", "vecdot", "einsum", "matmul", "mm", "bmm", "mv", "sum")
 NORMS = ("norm", "vector_norm")
@@ -54,7 +54,7 @@ def _assigned_calls(syntax: Syntax) -> Iterator[tuple[str, ast.Call]]:
 
 def factors(node: ast.AST) -> tuple[ast.expr, ast.expr] | None:
     """Return the two vectors of a product such as `a @ b` or `torch.dot(a, b)`, or None."""
-    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.MatMult, ast.Mult)):
+    if is_op(node, ast.MatMult, ast.Mult):
         return node.left, node.right
     if not isinstance(node, ast.Call) or (last_name(node.func) not in (*PAIRS, "einsum")):
         return None
@@ -67,12 +67,10 @@ def factors(node: ast.AST) -> tuple[ast.expr, ast.expr] | None:
 def is_product(node: ast.AST) -> bool:
     """Return whether an expression contains `(a * b).sum()`, `a @ b` or a call such as `torch.dot(a, b)`."""
     for part in ast.walk(node):
-        if isinstance(part, ast.BinOp) and isinstance(part.op, ast.MatMult):
+        if is_op(part, ast.MatMult):
             return True
         if isinstance(part, ast.Call) and last_name(part.func) in PRODUCTS:
-            summed = last_name(part.func) != "sum" or any(
-                isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.Mult) for inner in ast.walk(part)
-            )
+            summed = last_name(part.func) != "sum" or any(is_op(inner, ast.Mult) for inner in ast.walk(part))
             if summed:
                 return True
     return False
@@ -89,7 +87,7 @@ def _norms(node: ast.AST) -> int:
 
 def floor(syntax: Syntax, node: ast.AST) -> float | None:
     """Return the lower bound that an addition or a clamp sets for norms, or None for any other expression."""
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+    if is_op(node, ast.Add):
         pairs = ((node.left, node.right), (node.right, node.left))
         return next(
             (eps for expression, constant in pairs if _norms(expression) and (eps := _small(syntax, constant))), None

@@ -19,50 +19,13 @@ from fa_lint.syntax import FUNCTIONS, Syntax, last_name, text_in
 ADDS = ("append", "extend", "insert", "add", "appendleft")
 NO_VALUE = (ast.Compare, ast.Lambda, ast.JoinedStr, ast.Constant, ast.Dict)
 OF_NUMBERS = ("abs", "float", "max", "min", "round", "sum")
-PASSES = (*OF_NUMBERS, "enumerate", "filter", "list", "map", "reversed", "set", "sorted", "tuple", "zip")
-SHAPES = (
-    "flatten",
-    "reshape",
-    "view",
-    "squeeze",
-    "unsqueeze",
-    "contiguous",
-    "T",
-    "mT",
-    "transpose",
-    "permute",
-    "t",
-    "ravel",
-)
-SAME_VALUES = (
-    *SHAPES,
-    "detach",
-    "clone",
-    "cpu",
-    "cuda",
-    "float",
-    "double",
-    "to",
-    "numpy",
-    "tolist",
-    "item",
-    "split",
-    "pop",
-)
-COPIES = (
-    "float",
-    "list",
-    "tuple",
-    "array",
-    "asarray",
-    "stack",
-    "tensor",
-    "from_numpy",
-    "as_tensor",
-    "zip",
-    "reversed",
-    "enumerate",
-)
+LISTS = ("list", "tuple", "zip", "reversed", "enumerate")
+PASSES = (*OF_NUMBERS, *LISTS, "filter", "map", "set", "sorted")
+VIEWS = ("flatten", "reshape", "view", "squeeze", "unsqueeze", "ravel", "split")
+SHAPES = (*VIEWS, "T", "mT", "t", "transpose", "permute")
+TYPES = ("cpu", "cuda", "float", "double", "to", "numpy", "tolist", "item")
+SAME_VALUES = (*SHAPES, *TYPES, "detach", "clone", "contiguous", "pop")
+COPIES = (*LISTS, "float", "array", "asarray", "stack", "tensor", "from_numpy", "as_tensor")
 SAME_KINDS = (ast.Name, ast.Subscript, ast.IfExp, ast.List, ast.Tuple, ast.Starred, *COMPREHENSIONS)
 SAVED = ("saved_tensors", "saved_variables")  # attributes of the autograd context
 RESULTS = {"acc", "accs", "accuracy", "accuracies"}
@@ -125,11 +88,8 @@ class Values:
         reaching = []
         for value, statement in reversed(entries):
             is_before = statement is not None and statement.lineno < name.lineno
-            if (
-                is_before
-                and not isinstance(statement, ast.AugAssign)
-                and blocks & {statement, self.syntax.parents[statement]}
-            ):
+            replaces = is_before and not isinstance(statement, ast.AugAssign)
+            if replaces and blocks & {statement, self.syntax.parents[statement]}:
                 return [*reaching, *(entry for entry in entries if entry[1] is statement)]
             if is_before or statement is None:
                 reaching.append((value, statement))
@@ -152,10 +112,8 @@ class Values:
             part = waiting.pop()
             found.add(part)
             function = part.func if isinstance(part, ast.Call) else part
-            name, is_method = (
-                last_name(function),
-                isinstance(function, ast.Attribute) and not self.syntax.resolve(function),
-            )
+            name = last_name(function)
+            is_method = isinstance(function, ast.Attribute) and not self.syntax.resolve(function)
             if isinstance(part, SAME_KINDS) or (name in self.functions and part is not function):
                 steps = self.operands(part)
             elif is_method and name in SAME_VALUES:

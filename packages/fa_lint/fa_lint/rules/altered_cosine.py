@@ -9,7 +9,7 @@ from fa_lint.base import RuleCard
 from fa_lint.rules._cosine import is_product
 from fa_lint.rules._selections import MISSING, best_of_rounds, filled, filters
 from fa_lint.rules._topic import CreditRule
-from fa_lint.rules._values import Values, calls_in, has_call, operands_of, orders
+from fa_lint.rules._values import VIEWS, Values, calls_in, has_call, operands_of, orders
 from fa_lint.syntax import argument, last_name, number, option
 
 MEANS = ("mean", "sum", "median", "average", "fmean", "nanmean", "std")
@@ -30,8 +30,7 @@ class AlteredCosine(CreditRule):
         pitfall=6,
         name="altered-cosine",
         title="a cosine is changed, or cosines are selected by their value",
-        why="an alignment is the mean of all cosines with their sign: without negative, small or undefined cosines, every method "
-        "looks more aligned than it is",
+        why="without negative, small or undefined cosines, every method looks more aligned than it is",
         fix="report the mean of all unchanged cosines; if one is undefined, report N/A and how many are undefined",
     )
     clues = (("cos", "norm", "align", "angle", "gamma"),)
@@ -43,11 +42,8 @@ def _changes(values: Values) -> Iterator[tuple[ast.AST, str]]:
     for call in values.syntax.every(ast.Call):
         operands, name = operands_of(values.syntax, call), last_name(call.func)
         parents = list(values.syntax.ancestors(call))
-        if (
-            not operands
-            or name not in (*ABSOLUTE, *LIMITS)
-            or any(isinstance(part, (ast.Compare, ast.Assert)) for part in parents)
-        ):
+        is_test = any(isinstance(part, (ast.Compare, ast.Assert)) for part in parents)
+        if is_test or not operands or name not in (*ABSOLUTE, *LIMITS):
             continue
         has_difference = any(isinstance(part, ast.Sub) for part in ast.walk(operands[0]))
         is_cosine = values.is_cosine(operands[0]) or (call in numerators and is_product(operands[0]))
@@ -64,12 +60,8 @@ def _samples(values: Values) -> Iterator[tuple[ast.AST, str]]:
     for call, sides in values.pairs:
         parts = [values.same(side) for side in sides]
         joined = [calls_in(side, ("cat", "concatenate", "hstack", "parameters_to_vector")) for side in parts]
-        flat = [
-            has_call(part, "flatten", "reshape", "view", "ravel", "parameters_to_vector")
-            for side in joined
-            for part in side
-        ]
-        if all(joined) and any(flat):
+        flat = [part for side in joined for part in side if has_call(part, *VIEWS, "parameters_to_vector")]
+        if all(joined) and flat:
             yield call, "is one cosine of all layers together, so the layer with the largest gradient decides it"
         rows = [part for side in parts for part in calls_in(side, ("reshape", "view", "flatten")) if _has_rows(part)]
         if rows and isinstance(call, ast.Call) and option(call, "dim", 1) == 0:
@@ -95,15 +87,9 @@ def _signs(values: Values) -> Iterator[tuple[ast.AST, str]]:
 
 def _selections(values: Values) -> Iterator[tuple[ast.AST, str]]:
     means = [call for call in values.syntax.every(ast.Call) if last_name(call.func) in MEANS]
-    averaged = {
-        part for call in means for operand in operands_of(values.syntax, call) for part in values.sources(operand)
-    }
-    counted = {
-        part
-        for call in calls_in(values.syntax.every(ast.Call), ("len",))
-        for size in call.args
-        for part in values.sources(size)
-    }
+    operands = [operand for call in means for operand in operands_of(values.syntax, call)]
+    averaged = {part for operand in operands for part in values.sources(operand)}
+    counted = {part for call in values.calls("len") for size in call.args for part in values.sources(size)}
     for node, condition in filters(values):
         compared = [side for pair in orders(condition) for side in pair]
         if node not in counted:  # code that reports how many cosines are defined may leave out the others

@@ -12,19 +12,11 @@ from fa_lint.rules._flow import assignments, torch_modules
 from fa_lint.rules._selections import MISSING, SPREADS, filters, printed, sorted_picks
 from fa_lint.rules._test_data import test_set_use
 from fa_lint.rules._topic import CreditRule
-from fa_lint.rules._values import Values, calls_in, label, mentions, operands_of, orders, text_of
-from fa_lint.syntax import argument, last_name, number, text_in
+from fa_lint.rules._values import Values, calls_in, has_call, label, mentions, operands_of, orders, text_of
+from fa_lint.syntax import argument, is_op, last_name, number, text_in
 
-SEEDS = (
-    "manual_seed",
-    "manual_seed_all",
-    "seed",
-    "seed_everything",
-    "set_seed",
-    "default_rng",
-    "RandomState",
-    "PRNGKey",
-)
+GENERATORS = ("default_rng", "RandomState", "PRNGKey")
+SEEDS = (*GENERATORS, "manual_seed", "manual_seed_all", "seed", "seed_everything", "set_seed")
 CLOCKS = ("hash", "time", "time_ns", "urandom", "getpid", "now", "perf_counter", "monotonic")
 REMOVALS = ("delete", "remove", "pop", "drop")
 UNEQUAL = (ast.IsNot, ast.NotEq)
@@ -33,10 +25,8 @@ WORST = ("min", "argmin", "idxmin", "amin", "max", "argmax", "idxmax", "amax")
 TRIMS = ("trim_mean", "trimboth", "trim1", "nlargest", "nsmallest")
 BACKPROP = {"bp", "backprop", "backpropagation"}
 RANDOM_LAYERS = ("torch.nn.Linear", "torch.nn.Conv", "torch.nn.Dropout", "torch.nn.Embedding", "torch.nn.init.")
-OPTIMIZERS = ("SGD", "Adam", "AdamW", "RMSprop")
 BUDGETS = {"epoch", "epochs", "step", "steps", "iterations", "iters", "grid", "lrs", "rates", "trials"}
 SPREAD = re.compile(r"(.*[\W_])?(std|stdev|sd|standard[ _]deviation)\W*", re.I | re.S)
-ROOTS = ("sqrt",)
 
 
 class ChosenRuns(CreditRule):
@@ -51,10 +41,8 @@ class ChosenRuns(CreditRule):
         pitfall=11,
         name="chosen-runs",
         title="runs are selected by their result, or are not comparable",
-        why="the mean over selected runs describes the selection and not the method; runs without a recorded seed, with other "
-        "budgets or with another kind of error cannot be compared or repeated",
-        fix="report all runs of seeds that were chosen before, with equal budgets; set each run's seed before anything is drawn; "
-        "report failed runs as failed, and the standard deviation over seeds",
+        why="a mean over selected runs describes the selection; runs with other seeds or budgets are not comparable",
+        fix="report all runs of seeds chosen before, with equal budgets and their deviation; seed before any draw",
     )
     clues = (("seed", "rand", "acc", "std", "sem", "bp", "backprop"),)
 
@@ -129,57 +117,42 @@ def _late_seeds(values: Values) -> Iterator[tuple[ast.AST, str]]:
     """Yield each seed that a block sets after it has created a network or drawn its parameters."""
     syntax = values.syntax
     random_parts = {node.name for node in torch_modules(syntax)}
-    random_parts |= {
-        name for name, node in values.functions.items() if draws(syntax, node) and not mentions_generator(node)
-    }
-    seeders = {*SEEDS, *(name for name, node in values.functions.items() if _calls(node, SEEDS))}
-    for block in (
-        part.body for part in (syntax.tree, *syntax.parents) if isinstance(getattr(part, "body", None), list)
-    ):
+    drawing = {name: node for name, node in values.functions.items() if draws(syntax, node)}
+    random_parts |= {name for name, node in drawing.items() if not mentions_generator(node)}
+    seeders = {*SEEDS, *(name for name, node in values.functions.items() if has_call(node, *SEEDS))}
+    bodies = [getattr(part, "body", None) for part in (syntax.tree, *syntax.parents)]
+    for block in (body for body in bodies if isinstance(body, list)):
         created = None
         for statement in block:
-            if _calls(statement, seeders) or isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
+            if has_call(statement, *seeders) or isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
                 later = any(map(test_set_use(syntax).trains, block[block.index(statement) :]))
                 if created and later and isinstance(statement, ast.Expr) and not mentions_generator(statement):
                     yield statement, f"sets the seed after `{syntax.snippet(created)}` has drawn random numbers"
                 if not isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
                     break
             elif created is None and isinstance(statement, ast.Assign) and not mentions(statement.value, "seed"):
-                makes = _calls(statement.value, random_parts) or draws(syntax, statement.value)
+                makes = has_call(statement.value, *random_parts) or draws(syntax, statement.value)
                 created = statement if makes and not mentions_generator(statement) else None
 
 
-def _calls(node: ast.AST, names: set[str] | tuple[str, ...]) -> bool:
-    return any(isinstance(part, ast.Call) and last_name(part.func) in names for part in ast.walk(node))
-
-
 def mentions_generator(node: ast.AST) -> bool:
-    return any(isinstance(part, ast.keyword) and part.arg == "generator" for part in ast.walk(node)) or mentions(
-        node, "rng"
-    )
+    keywords = [part.arg for part in ast.walk(node) if isinstance(part, ast.keyword)]
+    return "generator" in keywords or mentions(node, "rng")
 
 
 def _spreads(values: Values) -> Iterator[tuple[ast.AST, str]]:
     for text, value in printed(values.syntax):
         if SPREAD.fullmatch(text) and any(map(_is_standard_error, values.near(value))):
             yield value, "is a standard error that is called a standard deviation"
-    for call in values.syntax.every(ast.Call):
-        if (
-            last_name(call.func) in ("add_suffix", "rename")
-            and "sem" in text_in(call)
-            and any(map(SPREAD.fullmatch, text_in(call)))
-        ):
+    for call in values.calls("add_suffix", "rename"):
+        if "sem" in text_in(call) and any(map(SPREAD.fullmatch, text_in(call))):
             yield call, "is a standard error that is called a standard deviation"
 
 
 def _is_standard_error(node: ast.AST) -> bool:
-    is_quotient = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)
-    is_quotient = (
-        is_quotient
-        and _calls(node.left, SPREADS)
-        and (_calls(node.right, ROOTS) or ast.unparse(node.right).endswith("** 0.5"))
-    )
-    return is_quotient or (isinstance(node, ast.Call) and last_name(node.func) == "sem")
+    is_quotient = is_op(node, ast.Div) and has_call(node.left, *SPREADS)
+    is_root = is_quotient and (has_call(node.right, "sqrt") or ast.unparse(node.right).endswith("** 0.5"))
+    return is_root or bool(calls_in([node], ("sem",)))
 
 
 def _best_seed(values: Values) -> Iterator[tuple[ast.AST, str]]:
@@ -201,22 +174,12 @@ def _budgets(values: Values) -> Iterator[tuple[ast.AST, str]]:
         controls = {word for text in text_in(getattr(choice, "test", ast.Pass())) for word in text_of(text)}
         if text_of(name) & BUDGETS and controls & {*BACKPROP, "frozen", "control", "baseline"}:
             yield choice, "gives the control another budget than the method"
-    for branch in values.syntax.every(ast.If):
-        rest = [part for part in ast.walk(values.syntax.function_of(branch)) if part not in {*ast.walk(branch)}]
-        rates = [
-            [argument(call, 1, "lr") for call in calls_in(parts, OPTIMIZERS)]
-            for parts in ([part for one in branch.body for part in ast.walk(one)], rest)
-        ]
-        is_control = {word for text in text_in(branch.test) for word in text_of(text)} & BACKPROP
-        if is_control and rates[1] and any(number(rate) for rate in rates[0]) and not any(map(number, rates[1])):
-            yield branch.body[0], "trains backpropagation with a fixed learning rate, and the method with a chosen one"
     tables += [(ast.unparse(node.target), node.iter) for node in values.syntax.every(ast.For)]
     for name, table in tables:
         rows = [part.elts for part in getattr(table, "elts", []) if len(getattr(part, "elts", [])) == 2]
         rows += zip(getattr(table, "keys", []), getattr(table, "values", []), strict=False)
-        sizes = {
-            str(getattr(key, "value", "")): len(getattr(value, "elts", [])) or number(value) for key, value in rows
-        }
+        counts = [(key, len(getattr(value, "elts", [])) or number(value)) for key, value in rows]
+        sizes = {str(getattr(key, "value", "")): count for key, count in counts}
         has_backprop = any(text_of(key) & BACKPROP for key in sizes)
         if text_of(name) & BUDGETS and has_backprop and len({*sizes.values()}) > 1 and None not in sizes.values():
             yield table, "gives backpropagation another number of epochs or trials than the other methods"

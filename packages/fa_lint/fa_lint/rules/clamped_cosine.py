@@ -35,8 +35,7 @@ class ClampedCosine(LintRule):
         pitfall=2,
         name="clamped-cosine",
         title="a cosine replaces small norms by eps",
-        why="a norm below eps = 1e-8 is replaced by eps: for gradients with norms of 1e-10, the cosine is up to 10⁴ times too "
-        "small, and looks like a loss of alignment",
+        why="norms below eps are replaced by eps: for gradients of 1e-10, the cosine is up to 10⁴ times too small",
         fix="divide by the norms in float64 (and report N/A if a norm is 0), or pass an eps below 1e-10, such as eps=1e-30",
     )
     clues = (("cosine_similarity", "CosineSimilarity", "norm"),)

@@ -62,9 +62,8 @@ def _has_alternative(syntax: Syntax, call: ast.Call) -> bool:
     """Return whether a condition decides about a call, or another `return` ends the function before it."""
     parents, function = [*syntax.ancestors(call)], syntax.function_of(call)
     ends = [part for part in ast.walk(function) if isinstance(part, ast.Return) and part not in parents]
-    is_conditional = any(
-        isinstance(part, (ast.If, ast.IfExp)) and syntax.function_of(part) is function for part in parents
-    )
+    conditions = [part for part in parents if isinstance(part, (ast.If, ast.IfExp))]
+    is_conditional = any(syntax.function_of(part) is function for part in conditions)
     return is_conditional or any(part.lineno < call.lineno for part in ends)
 
 
@@ -76,11 +75,8 @@ def _alignments(syntax: Syntax) -> Iterator[Hit]:
             owners = _owners(values, gradient)
             is_reference = any(REFERENCE.fullmatch(word) for owner in owners for word in owner.split("."))
             if owners and not is_reference and not _is_gradient(values, vector):
-                yield Hit(
-                    node,
-                    f"`{syntax.snippet(node)}` expects a gradient in `{syntax.snippet(gradient)}`, found `.grad` of a model "
-                    "with a custom backward pass",
-                )
+                expected = f"expects a gradient in `{syntax.snippet(gradient)}`, found `.grad` of a model"
+                yield Hit(node, f"`{syntax.snippet(node)}` {expected} with a custom backward pass")
 
 
 def _owners(values: Values, node: ast.expr) -> list[str]:

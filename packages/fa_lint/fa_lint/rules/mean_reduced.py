@@ -29,15 +29,10 @@ class MeanReduced(LintRule):
         pitfall=8,
         name="mean-reduced",
         title="norms per sample of a mean-reduced gradient",
-        why="the mean over N samples divides the gradient of each sample by N: the norm depends on the batch size, so limits and "
-        "comparisons are not valid for another batch size",
+        why="the mean over N samples divides each gradient by N, so norms and limits depend on the batch size",
         fix='compute the gradient of the sum (reduction="sum"), or multiply the gradient by the number of samples',
     )
-    clues = (
-        ("norm",),
-        ("autograd", ".grad"),
-        ("entropy", "Entropy", "nll_loss", "NLLLoss", "mse_loss", "MSELoss", "BCE"),
-    )
+    clues = (("norm",), ("autograd", ".grad"), ("ntropy", "nll_loss", "NLLLoss", "mse_loss", "MSELoss", "BCE"))
 
     def hits(self, syntax: Syntax) -> Iterator[Hit]:
         """Yield each per-sample norm of the gradient of a mean loss."""
@@ -119,11 +114,8 @@ class _Kinds:
 
     def _arithmetic(self, operation: ast.operator, *sides: ast.expr) -> str:
         is_scaled = isinstance(operation, (ast.Mult, ast.Div)) and any(isinstance(side, ast.Constant) for side in sides)
-        return (
-            next(filter(None, map(self.of, sides)), "")
-            if is_scaled or isinstance(operation, (ast.Add, ast.Sub))
-            else ""
-        )
+        is_followed = is_scaled or isinstance(operation, (ast.Add, ast.Sub))
+        return next(filter(None, map(self.of, sides)), "") if is_followed else ""
 
 
 def _per_sample_norm(syntax: Syntax, call: ast.Call) -> ast.expr | None:

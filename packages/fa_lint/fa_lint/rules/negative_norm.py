@@ -10,13 +10,8 @@ from fa_lint.base import Hit, LintRule, RuleCard
 from fa_lint.syntax import Syntax, argument, number, open_ended
 
 # Dotted name → negative orders that are not reported: for a matrix, −2 means the smallest singular value.
-FUNCTIONS = {
-    "torch.norm": (),
-    "torch.functional.norm": (),
-    "torch.Tensor.norm": (),
-    "torch.linalg.vector_norm": (),
-    "torch.linalg.norm": (-2,),
-}
+VECTOR_NORMS = ("torch.norm", "torch.functional.norm", "torch.Tensor.norm", "torch.linalg.vector_norm")
+FUNCTIONS = {**dict.fromkeys(VECTOR_NORMS, ()), "torch.linalg.norm": (-2,)}
 HARMLESS = sys.stdlib_module_names | {"", "numpy"}  # "" is a relative import
 NOT_TENSORS = ("sympy", "sage", "mpmath", "flint", "numpy", "scipy", "jax", "tensorflow", "cupy")
 

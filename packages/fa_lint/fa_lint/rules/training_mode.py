@@ -11,14 +11,8 @@ from fa_lint.rules._topic import on_alignment, on_credit
 from fa_lint.rules._values import has_call, mentions, values_of
 from fa_lint.syntax import Syntax, argument
 
-LAYERS = (
-    "torch.nn.BatchNorm",
-    "torch.nn.LazyBatchNorm",
-    "torch.nn.SyncBatchNorm",
-    "torch.nn.Dropout",
-    "torch.nn.AlphaDropout",
-    "torch.nn.Transformer",
-)
+NORMS = ("torch.nn.BatchNorm", "torch.nn.LazyBatchNorm", "torch.nn.SyncBatchNorm")
+LAYERS = (*NORMS, "torch.nn.Dropout", "torch.nn.AlphaDropout", "torch.nn.Transformer")
 MODELS = "torchvision.models."
 TRAINS = ("backward", "step")
 
@@ -35,14 +29,10 @@ class TrainingMode(LintRule):
         pitfall=12,
         name="training-mode",
         title="a model is measured in training mode",
-        why="in training mode, dropout removes other units in each forward pass, and BatchNorm uses the mean of the batch and "
-        "updates its running averages: metrics depend on the batch, and each forward pass changes the model",
+        why="dropout removes other units in each pass, and BatchNorm uses and remembers the batch that is measured",
         fix="call model.eval() before the measurement and model.train() after it",
     )
-    clues = (
-        ("BatchNorm", "Dropout", "torchvision", "Transformer"),
-        ("argmax", ".max(", "topk", "cosine", "Cosine", "norm("),
-    )
+    clues = (("BatchNorm", "Dropout", "torchvision", "Transformer"), ("argmax", ".max(", "topk", "osine", "norm("))
 
     def hits(self, syntax: Syntax) -> Iterator[Hit]:
         """Yield the first measurement, if a layer depends on the mode and the file never sets the mode."""
@@ -54,10 +44,8 @@ class TrainingMode(LintRule):
         measured = next(_measurements(syntax), None)
         if measured is not None:
             built = f"`{syntax.snippet(layer)}` ({syntax.line_text(layer)})"
-            yield Hit(
-                measured,
-                f"`{syntax.snippet(measured)}` is computed while {built} is in training mode, because the code never calls eval()",
-            )
+            text = f"is computed while {built} is in training mode, because the code never calls eval()"
+            yield Hit(measured, f"`{syntax.snippet(measured)}` {text}")
 
 
 def _train_calls(syntax: Syntax) -> Iterator[tuple[ast.Call, str]]:
@@ -70,9 +58,8 @@ def _train_calls(syntax: Syntax) -> Iterator[tuple[ast.Call, str]]:
     switched = [call for call in values.calls("eval") if mentions(call, "bn") or mentions(call, "norm")]
     for call in values.calls("train"):
         scope = syntax.function_of(call)
-        is_switch = (
-            isinstance(call.func, ast.Attribute) and not call.args and isinstance(syntax.parents[call], ast.Expr)
-        )
+        is_statement = isinstance(syntax.parents[call], ast.Expr)
+        is_switch = is_statement and isinstance(call.func, ast.Attribute) and not call.args
         if is_switch and scope in measuring and not _trains(scope) and not has_call(scope, "eval"):
             yield call, "sets training mode for a measurement, so each gradient has other masks or statistics"
         if is_switch and is_frozen and not switched and _trains(scope):
@@ -103,9 +90,8 @@ def _switches(node: ast.AST) -> bool:
     if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
         return False
     mode = argument(node, 0, "mode")
-    return (node.func.attr == "eval" and not node.args) or (
-        node.func.attr == "train" and mode is not None and getattr(mode, "value", None) is not True
-    )
+    is_off = mode is not None and getattr(mode, "value", None) is not True
+    return (node.func.attr == "eval" and not node.args) or (node.func.attr == "train" and is_off)
 
 
 RULE = TrainingMode()
