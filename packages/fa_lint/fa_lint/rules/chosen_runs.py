@@ -44,7 +44,7 @@ class ChosenRuns(CreditRule):
         why="a mean over selected runs describes the selection; runs with other seeds or budgets are not comparable",
         fix="report all runs of seeds chosen before, with equal budgets and their deviation; seed before any draw",
     )
-    clues = (("seed", "rand", "acc", "std", "sem", "bp", "backprop"),)
+    clues = (("seed", "rand", "acc", "std", "sem", "bp", "backprop", "frozen"),)
 
 
 def _removed(values: Values) -> Iterator[tuple[ast.AST, str]]:

@@ -32,7 +32,10 @@ class TrainingMode(LintRule):
         why="dropout removes other units in each pass, and BatchNorm uses and remembers the batch that is measured",
         fix="call model.eval() before the measurement and model.train() after it",
     )
-    clues = (("BatchNorm", "Dropout", "torchvision", "Transformer"), ("argmax", ".max(", "topk", "osine", "norm("))
+    clues = (
+        ("BatchNorm", "Dropout", "torchvision", "Transformer"),
+        ("argmax", ".max(", "topk", "osine", "norm(", "requires_grad_("),
+    )
 
     def hits(self, syntax: Syntax) -> Iterator[Hit]:
         """Yield the first measurement, if a layer depends on the mode and the file never sets the mode."""
