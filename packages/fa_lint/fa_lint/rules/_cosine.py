@@ -29,7 +29,7 @@ def quotients(syntax: Syntax) -> Iterator[ast.BinOp]:
 
 
 def compared_vectors(syntax: Syntax) -> Iterator[tuple[ast.expr, tuple[ast.expr, ast.expr]]]:
-    """Yield each call of a torch function, or of a function with the name of an alignment metric, with its two vectors."""
+    """Yield each call of a torch cosine, or of a function named like one, with its two vectors."""
     layers = {name for name, call in _assigned_calls(syntax) if syntax.resolve(call.func) in COSINE_LAYERS}
     for call, name in syntax.calls():
         left, right = argument(call, 0, "x1"), argument(call, 1, "x2")

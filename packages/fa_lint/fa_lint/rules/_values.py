@@ -106,7 +106,7 @@ class Values:
         return found
 
     def same(self, node: ast.AST) -> set[ast.AST]:
-        """Return an expression and all expressions whose value, or an element of it, it may be without a computation."""
+        """Return an expression and all expressions whose values or elements it may pass on unchanged."""
         waiting, found = [node], set()
         while waiting:
             part = waiting.pop()
@@ -152,7 +152,7 @@ class Values:
                 return True
             is_sum = isinstance(part, ast.BinOp) and isinstance(part.op, sums)
             is_affine = is_sum and any(isinstance(inner, ast.MatMult) for inner in ast.walk(part))
-            if part not in found and not is_affine:  # `W @ x + b` is an activation, whatever is stored as "b" elsewhere
+            if part not in found and not is_affine:  # `W @ x + b` is an activation, also if "b" is elsewhere a cosine
                 waiting += self.operands(part)
             found.add(part)
         return False
@@ -305,7 +305,7 @@ def calls_in(parts: Iterable[ast.AST], names: Container[str]) -> list[ast.Call]:
 
 
 def has_call(node: ast.AST, *names: str) -> bool:
-    """Return whether an expression or statement contains a call of a function or method with one of the names."""
+    """Return whether a node contains a call of a function or method with one of the names."""
     return bool(calls_in(ast.walk(node), names))
 
 

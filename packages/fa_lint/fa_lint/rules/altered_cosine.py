@@ -60,8 +60,8 @@ def _samples(values: Values) -> Iterator[tuple[ast.AST, str]]:
     for call, sides in values.pairs:
         parts = [values.same(side) for side in sides]
         joined = [calls_in(side, ("cat", "concatenate", "hstack", "parameters_to_vector")) for side in parts]
-        flat = [part for side in joined for part in side if has_call(part, *VIEWS, "parameters_to_vector")]
-        if all(joined) and flat:
+        inner = [one for side in joined for call in side for part in call.args for one in (call, *values.same(part))]
+        if all(joined) and calls_in(inner, (*VIEWS, "parameters_to_vector")):
             yield call, "is one cosine of all layers together, so the layer with the largest gradient decides it"
         rows = [part for side in parts for part in calls_in(side, ("reshape", "view", "flatten")) if _has_rows(part)]
         if rows and isinstance(call, ast.Call) and option(call, "dim", 1) == 0:

@@ -52,7 +52,7 @@ class TrainingMode(LintRule):
 
 
 def _train_calls(syntax: Syntax) -> Iterator[tuple[ast.Call, str]]:
-    """Yield each `model.train()` before a measurement, or while the BatchNorm of frozen blocks must not change."""
+    """Yield each `model.train()` before a measurement, or with a BatchNorm of frozen blocks."""
     values, layers = values_of(syntax), {name for _, name in syntax.calls() if _minds(name)}
     measuring = {syntax.function_of(node) for node in values.cosines} if layers else set()
     freezes = values.calls("requires_grad_") if any("BatchNorm" in name for name in layers) else []

@@ -85,7 +85,7 @@ def _order(values: Values) -> Iterator[tuple[ast.AST, str]]:
 
 
 def _stepped(values: Values) -> Iterator[tuple[ast.AST, str]]:
-    """Yield gradients after a step that changes the weights of the credit, and steps that are compared as a credit."""
+    """Yield gradients after a step that follows the credit, and steps in place of a credit."""
     steps = {scope: calls_in(ast.walk(scope), ("step",)) for scope in values.syntax.every(ast.FunctionDef)}
     has_memory = re.search("momentum|weight_decay|Adam", values.syntax.text)
     for left, right in _measured(values):

@@ -23,7 +23,7 @@ IGNORES = "ignores the feedback that the forward pass receives"
 
 
 class UnintendedCode(CreditRule):
-    """Report code that is valid Python, raises no error, and computes something else than its author intends."""
+    """Report code that raises no error and computes something else than its author intends."""
 
     card = RuleCard(
         code="FA017",
@@ -122,7 +122,7 @@ def _names(node: ast.AST) -> set[str]:
 
 
 def _feedback(values: Values) -> Found:
-    """Yield backward passes that ignore their feedback, and updates of feedback that cannot reach the weights."""
+    """Yield backward passes without their feedback, and feedback that cannot reach the weights."""
     syntax = values.syntax
     for function in custom_functions(syntax):
         origins, results = function.origins(values), returned(function.backward)

@@ -28,7 +28,7 @@ class WrongStatistics(CreditRule):
         pitfall=0,
         name="wrong-statistics",
         title="an error, test or table does not count independent runs",
-        why="dependent samples make errors too small, and files or rows that nobody chose mix other runs in",
+        why="dependent samples make errors too small, and files or rows that no one chose mix other runs in",
         fix="compute one number per seed, then a t-interval or corrected test over seeds; sort files; merge by seed",
     )
     clues = (("numpy", "pandas", "torch", "scipy"),)
