@@ -127,6 +127,19 @@ def measured(net, batches):  # feedback alignment
     p, q = next(batches)
     return F.cosine_similarity(net.credit(x, y), net.gradient(p, q), dim=0, eps=1e-30)
 """
+UNINTENDED_CODE = """\
+import torch
+
+def epoch(x, y):  # feedback alignment
+    x, y = x[torch.randperm(9)], y[torch.randperm(9)]
+    return x, y
+"""
+WRONG_STATISTICS = """\
+import numpy as np
+
+def interval(values):  # feedback alignment
+    return 1.96 * np.std(values) / np.sqrt(len(values))
+"""
 BEST_EPOCH = """\
 from torchvision import datasets
 
@@ -155,6 +168,8 @@ PITFALLS = {
     "FA014": BEST_EPOCH,
     "FA015": ALTERED_COSINE,
     "FA016": UNEQUAL_REFERENCE,
+    "FA017": UNINTENDED_CODE,
+    "FA018": WRONG_STATISTICS,
 }
 
 

@@ -16,13 +16,12 @@ class RuleCard:
 
     Args:
         code: Stable identifier: FA and the number of the pitfall. The exceptions are FA013 (pitfall 7), FA014 (pitfall 13), FA015
-            (pitfall 6) and FA016 (pitfall 8).
+            (pitfall 6), FA016 (pitfall 8), and FA017 and FA018, which belong to no pitfall.
         pitfall: Number of the pitfall in protocol §5, or 0 if the rule belongs to no pitfall.
         name: Short name with hyphens, such as `negative-norm`.
         title: The pitfall in a few words.
         why: Consequence of the pitfall, in one sentence.
         fix: Code to write instead.
-        cannot_see: Cases that the rule does not find, because the syntax tree does not contain the necessary information.
     """
 
     code: str
@@ -31,7 +30,6 @@ class RuleCard:
     title: str
     why: str
     fix: str
-    cannot_see: str
 
 
 @dataclass(frozen=True)

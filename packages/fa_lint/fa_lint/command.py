@@ -49,20 +49,11 @@ def _parser() -> argparse.ArgumentParser:
         epilog="Exit 0: no finding, 1: findings, 2: there is no file to read.",
     )
     parser.add_argument("paths", nargs="+", metavar="PATH", help="Python file, notebook or folder.")
-    parser.add_argument(
-        "--select",
-        default="",
-        metavar="CODES",
-        help="Rules to apply, e.g. FA002,FA007 [all, or those in pyproject.toml].",
-    )
-    parser.add_argument(
-        "--ignore", default="", metavar="CODES", help="Rules to ignore [none, or those in pyproject.toml]."
-    )
+    parser.add_argument("--select", default="", metavar="CODES", help="Rules to apply, e.g. FA002,FA007 [all].")
+    parser.add_argument("--ignore", default="", metavar="CODES", help="Rules to ignore [none].")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="Print JSON.")
-    form.add_argument(
-        "--sarif", action="store_true", help="Print SARIF 2.1.0, a format that code hosts and editors read."
-    )
+    form.add_argument("--sarif", action="store_true", help="Print SARIF 2.1.0, which code hosts and editors read.")
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     return parser
 

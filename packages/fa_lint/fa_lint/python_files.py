@@ -36,7 +36,6 @@ UNREADABLE = RuleCard(
     title="a file or notebook cell cannot be parsed",
     why="the rules did not check this file or cell",
     fix="correct the syntax for the Python version that runs the linter, or exclude the file from the paths",
-    cannot_see="",
 )
 
 

@@ -28,7 +28,6 @@ BAD_SILENCE = RuleCard(
     title="an `fa: ok` comment without effect",
     why="without a reason, a reader cannot know whether the author considered the pitfall or overlooked it",
     fix="name the rule, and give the reason why the rule does not apply to this line",
-    cannot_see="",
 )
 
 
@@ -62,12 +61,9 @@ def lint_paths(paths: Sequence[str], select: Sequence[str] = (), ignore: Sequenc
 def _chosen(select: Sequence[str], ignore: Sequence[str]) -> list[LintRule]:
     rules = all_rules()
     known_codes = [rule.card.code for rule in rules]
-    problems = [
-        f"{field}: {unknown_code_text(code, known_codes)}"
-        for field, codes in (("select", select), ("ignore", ignore))
-        for code in codes
-        if code not in known_codes
-    ]
+    asked = [("select", code) for code in select] + [("ignore", code) for code in ignore]
+    unknown = [(field, code) for field, code in asked if code not in known_codes]
+    problems = [f"{field}: {unknown_code_text(code, known_codes)}" for field, code in unknown]
     if problems:
         raise invalid(problems)
     return [rule for rule in rules if rule.card.code in (select or known_codes) and rule.card.code not in ignore]
@@ -129,9 +125,7 @@ def lint_source(source: Source, rules: Sequence[LintRule]) -> list[LintFinding]:
         for rule in rules:
             if rule.possible(syntax.text):
                 findings += _judged(source, rule, comments)
-    return sorted(
-        findings, key=lambda finding: (finding.place.cell, finding.place.line, finding.place.column, finding.code)
-    )
+    return sorted(findings, key=lambda one: (one.place.cell, one.place.line, one.place.column, one.code))
 
 
 def _judged(source: Source, rule: LintRule, comments: Sequence[Silence]) -> list[LintFinding]:
@@ -140,24 +134,15 @@ def _judged(source: Source, rule: LintRule, comments: Sequence[Silence]) -> list
         hits = {id(hit.node): hit for hit in rule.hits(source.syntax)}  # a node is reported once
         return [_finding(source, rule.card, hit, comments) for hit in hits.values()]
     except RecursionError:
-        return [
-            unreadable(
-                source.path,
-                f"rule {rule.card.code} cannot check the file, because its code is nested too deeply or has too many branches",
-            )
-        ]
+        problem = f"rule {rule.card.code} cannot check the file, because its code is nested too deeply or has too many branches"
+        return [unreadable(source.path, problem)]
 
 
 def _finding(source: Source, card: RuleCard, hit: Hit, comments: Sequence[Silence]) -> LintFinding:
     node = hit.node
-    reason = next(
-        (
-            comment.reason
-            for comment in comments
-            if not comment.problem and card.code in comment.codes and node.lineno <= comment.line <= node.end_lineno
-        ),
-        "",
-    )
+    valid = [comment for comment in comments if not comment.problem and card.code in comment.codes]
+    reasons = [comment.reason for comment in valid if node.lineno <= comment.line <= node.end_lineno]
+    reason = reasons[0] if reasons else ""
     return LintFinding(card.code, card.pitfall, _place(source, node), hit.what, card.why, card.fix, reason)
 
 

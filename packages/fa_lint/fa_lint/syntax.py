@@ -192,11 +192,21 @@ def argument(call: ast.Call, position: int, *keywords: str) -> ast.expr | None:
     return positional[position]
 
 
+def option(call: ast.Call, keyword: str, default: object = None) -> object:
+    """Return the constant that a call passes by keyword, or a default."""
+    values = [part.value for part in call.keywords if part.arg == keyword]
+    return getattr(values[0], "value", default) if values else default
+
+
+def is_op(node: ast.AST | None, *kinds: type[ast.operator]) -> bool:
+    """Return whether a node is an operation of one of the kinds, such as ast.MatMult."""
+    return isinstance(node, ast.BinOp) and isinstance(node.op, kinds)
+
+
 def open_ended(call: ast.Call) -> bool:
     """Return whether a call unpacks *args or **kwargs, so its arguments are unknown."""
-    return any(isinstance(part, ast.Starred) for part in call.args) or any(
-        keyword.arg is None for keyword in call.keywords
-    )
+    has_star = any(isinstance(part, ast.Starred) for part in call.args)
+    return has_star or any(keyword.arg is None for keyword in call.keywords)
 
 
 def last_name(node: ast.AST) -> str:
@@ -263,9 +273,8 @@ class Names:
     def packages(self) -> frozenset[str]:
         """Top-level names of all imported packages; a relative import adds an empty string."""
         scopes = self.scopes.values()
-        return frozenset(
-            dotted.partition(".")[0] for scope in scopes for dotted in (*scope.imports.values(), *scope.stars)
-        )
+        names = [dotted for scope in scopes for dotted in (*scope.imports.values(), *scope.stars)]
+        return frozenset(dotted.partition(".")[0] for dotted in names)
 
     def scope_of(self, node: ast.AST) -> ast.AST:
         """Return the innermost function, class or module that contains a node."""

@@ -11,6 +11,7 @@ def measured(*lines: str, head: str = "") -> str:
     return f"{HEAD}{head}def f(a, b, rows):\n    s = {COSINE}\n" + "".join(f"    {line}\n" for line in lines)
 
 
+LAYERS = "def f(p, q):\n    p, q = [g.flatten() for g in p], [g.flatten() for g in q]\n"
 LOOP = ("kept = []", "for a, b in rows:", f"    s = {COSINE}")
 FIRES = [
     measured("return torch.abs(s)"),
@@ -29,7 +30,25 @@ FIRES = [
     f"{HEAD}def f(net, a, b):\n    v = []\n    for e in range(9):\n        net.step()\n"
     f"        v.append({COSINE})\n    return max(v)\n",
 ]
+FIRES += [
+    measured("return torch.dot(a, b).abs() / (a.norm() * b.norm())").replace(f"    s = {COSINE}\n", ""),
+    measured("return torch.relu((a * b).sum()) / (a.norm() * b.norm())").replace(f"    s = {COSINE}\n", ""),
+    measured("return torch.nan_to_num(s, nan=0.0)"),
+    measured("return torch.nan_to_num(s)"),
+    measured("return torch.where(s.isnan(), torch.zeros_like(s), s)"),
+    measured("v = np.array([s for r in rows])", "v[np.isnan(v)] = 0", "return v"),
+    "import pandas as pd\n# feedback alignment\ntable['cosine'] = table['cosine'].fillna(0.0)\n",
+    f"{HEAD}{LAYERS}    a, b = torch.cat(p), torch.cat(q)\n    return {COSINE}\n",
+    f"{HEAD}def f(p, q):\n    a, b = p.reshape(len(p), -1), q.reshape(len(q), -1)\n    return {COSINE}\n",
+]
 SILENT = [
+    measured(
+        "h = F.relu(w['l1.weight'] @ a + w['l1.bias'])", "row = {}", "row['l1.bias'] = s", "return h, row"
+    ),  # an activation
+    measured("return torch.where(s.isnan(), torch.full_like(s, torch.nan), s)"),
+    measured("v = np.array([s for r in rows])", "v[0] = 0", "return v"),
+    f"{HEAD}def f(p, q, x):\n    a, b = torch.cat([p(r) for r in x]), torch.cat([q(r) for r in x])\n    return {COSINE}\n",
+    f"{HEAD}def f(p, q):\n    a, b = p.reshape(-1), q.flatten()\n    return {COSINE}\n",
     measured("return s"),
     measured("return a.abs()"),
     measured("assert abs(s) <= 1 + 1e-6"),

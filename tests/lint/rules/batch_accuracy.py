@@ -46,7 +46,30 @@ FIRES += [
     body("train_set = full", "val_set = Subset(full, index)"),
     body("return dict(train=x, val=x[90:])"),
 ]
+CODED = "F.one_hot(y, 10)"
+INFER = "import torch.nn.functional as F\ndef infer(x, t):\n    return x + t\n"
+FIRES += [
+    body("return (x_test - x_test.mean(0)) / x_test.std(0)"),
+    body("x_te = x[90:]", "return (x_te - x_te.mean(0)) / x_te.std(0)"),
+    body("return scaler.fit_transform(x_test)"),
+    body("return MNIST('d', train=False, transform=T.Compose([T.RandomCrop(4)]))"),
+    body("x_train, x_test = x[:1300], x[1100:]"),
+    body("codes = pca.fit_transform(x)", "x_train, x_test = codes[~held], codes[held]"),
+    body("probe.fit(x_test, y_test)", "return probe.score(x_test, y_test)"),
+    INFER + body(f"return (infer(x, {CODED}).argmax(1) == y).sum()", given="x, y"),
+    INFER + body("return probe.score(infer(x_test, y_test), y_test)"),
+]
 SILENT += [
+    body("return (x_test - x_train.mean(0)) / x_train.std(0)"),
+    body("return (x_train - x_train.mean(0)) / x_train.std(0)"),
+    body("return scaler.transform(x_test)"),
+    body("return MNIST('d', train=True, transform=T.Compose([T.RandomCrop(4)]))"),
+    body("return MNIST('d', train=False, transform=T.Compose([T.ToTensor()]))"),
+    body("x_train, x_test = x[:1300], x[1300:]"),
+    body("pca.fit(x[~held])", "x_train, x_test = pca.transform(x[~held]), pca.transform(x[held])"),
+    body("probe.fit(x_train, y_train)", "return probe.score(x_test, y_test)"),
+    INFER + body("return (infer(x, 0).argmax(1) == y).sum()", given="x, y"),
+    INFER + body("return probe.score(infer(x_test, 0), y_test)"),
     body("parts = []", MEANS[0], "    parts.append((model(x).argmax(1) == y).sum())", "return sum(parts) / n"),
     body("return DataLoader(MNIST('d', train=True), 64, drop_last=True)"),
     body("m = x_train.mean(0)", "x_train, x_test = x_train - m, x_test - m"),

@@ -38,12 +38,26 @@ FIRES = [
     report("std = accuracies.std() / np.sqrt(len(accuracies))", "return std"),
     report("sem = accuracies.std() / len(accuracies) ** 0.5", "print(f'mean 0.3, std {sem:.3f}')"),
     report("return {'std': table.sem()}"),
-    report("return table.stack().std() / np.sqrt(table.size)"),
     f'{HEAD}EPOCHS = {{"bp": 10, "fa": 100}}\n',
     f'{HEAD}def f():\n    for name, n_epochs in (("backprop", 5), ("dfa", 50)):\n        run(name, n_epochs)\n',
     f'{HEAD}grid = dict(bp=1)\ngrid = {{"bp": [0.1], "fa": [0.1, 0.2, 0.3]}}\n',
 ]
+RANDOM = f"{HEAD}np.random.seed(3)\nnet = nn.Linear(3, 3)\nfor e in range(9):\n    optimizer.step()\n"
+SEEDED = "accs = []\nfor seed in range(5):\n    accs.append(run(seed))\n"
+FIRES += [
+    training("torch.manual_seed(hash(name) % 1000)"),
+    training("torch.manual_seed(0)", "net = Net()", head=NET, signature="f(run_id)"),
+    RANDOM,
+    f"{HEAD}{SEEDED}print('accuracy', np.max(accs))\n",
+    f"{HEAD}def f(args):\n    epochs = args.epochs // 3 if args.method == 'frozen' else args.epochs\n    return epochs\n",
+]
 SILENT = [
+    RANDOM.replace("np.random.seed(3)", "np.random.seed(3)\ntorch.manual_seed(3)"),
+    RANDOM.replace("nn.Linear(3, 3)", "np.zeros((3, 3))"),
+    training("torch.manual_seed(0)", "net = Net()", head=NET, signature="f(rate)"),
+    f"{HEAD}{SEEDED}print('accuracy', np.min(accs), np.max(accs))\n",  # the range
+    f"{HEAD}{SEEDED}print('accuracy', np.mean(accs))\n",
+    f"{HEAD}def f(args):\n    rate = 0.1 if args.method == 'frozen' else 0.2\n    return rate\n",
     report("return np.mean(accuracies), np.std(accuracies, ddof=1)"),
     report("print(min(accuracies), max(accuracies), sorted(accuracies))"),
     report("return sorted(accuracies)[len(accuracies) // 2]"),  # the median

@@ -32,6 +32,7 @@ SILENT = [
 
 
 FIRES += [
+    "import torch\ndef f(a, b):\n    low = a.norm(dim=1) * b.norm(dim=1) + 0.05\n    return (a * b).sum(1) / low",
     "import torch\n(a * b).sum() / (a.norm() * b.norm() + 1e-8)",
     "import torch\n(a * b).sum(1) / (a.norm(dim=1) * b.norm(dim=1)).clamp_min(1e-8)",
     "import torch\n(a * b).sum(-1) / (a.norm(dim=-1).clamp(min=1e-8) * b.norm(dim=-1).clamp(min=1e-8))",

@@ -1,4 +1,4 @@
-"""FA006: which means without NaN are over layers."""
+"""FA006: which means without NaN are over layers or runs."""
 
 from __future__ import annotations
 
@@ -18,14 +18,17 @@ FIRES = [
     *(loop(source, mean) for source, mean in product(SOURCES, MEANS)),
     loop("net.layers", "np.nanmean(list(v.values()))", f"v[p] = {COSINE}", "{}"),
     loop("net.layers", "np.nanmean(v)", f"c = {COSINE}\n        v.append(c.item())"),
+    loop("seeds", "np.nanmean(v)"),
+    loop("seeds", "np.nanmean(v, axis=0)", f"v.append([{COSINE} for p in net.parameters()])"),
+    loop("seeds", "torch.stack(self.kept).nanmean(0)", f"self.kept.append({COSINE})"),
     f"{HEAD}def f(net):\n    return np.nanmean([{COSINE} for p in net.parameters()])\n",
 ]
 SILENT = [
     loop("net.layers", "np.mean(v)"),
     loop("net.layers", "np.nanmean(v, axis=1)"),  # over the samples of each layer
     loop("net.layers", "[c.nanmean() for c in v]"),
-    loop("seeds", "np.nanmean(v)"),
-    loop("seeds", "np.nanmean(v, axis=0)", f"v.append([{COSINE} for p in net.parameters()])"),
+    loop("seeds", "np.nanmean(v), np.isnan(v).sum()"),  # says how many are left out
+    loop("seeds", "np.nanmean(v)", "v.append(p.loss)"),
     loop("net.layers", "np.nanmean(v)", "v.append(p.seconds)"),  # no cosine
     loop("net.layers", "np.nanmean(np.array(seeds))"),
     f"{HEAD}def f(net, h):\n    g = torch.autograd.grad(net, h)[0]\n    return F.cosine_similarity(g, h, 1, 0).nanmean()\n",

@@ -16,7 +16,9 @@ from tests.lint.rules import (
     negative_norm,
     training_mode,
     unequal_reference,
+    unintended_code,
     unsaved_feedback,
+    wrong_statistics,
 )
 from tests.lint.samples import codes
 
@@ -33,6 +35,8 @@ SAMPLES = {
     "FA012": training_mode,
     "FA015": altered_cosine,
     "FA016": unequal_reference,
+    "FA017": unintended_code,
+    "FA018": wrong_statistics,
 }
 
 

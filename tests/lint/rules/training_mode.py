@@ -19,7 +19,17 @@ FIRES = [
     HEAD + MODELS[0] + ACCURACY + "model.train(True)\n",
     HEAD + "# feedback alignment\n" + MODELS[1] + COSINE,
 ]
+ABOUT = HEAD + "# feedback alignment\n"
+MEASURED = "def gamma(net, a, b):\n    net.train()\n    return F.cosine_similarity(net(a), b, eps=1e-30)\nnet.eval()\n"
+FROZEN = "for block in net.blocks:\n    block.bn.weight.requires_grad_(False)\n"
+TRAINED = "def fit(net):\n    net.train()\n    optimizer.step()\nnet.eval()\n"
+FIRES += [ABOUT + MODELS[0] + MEASURED, ABOUT + MODELS[1] + FROZEN + TRAINED]
 SILENT = [
+    ABOUT + MODELS[0] + MEASURED.replace("train()", "eval()"),
+    ABOUT + MODELS[0] + MEASURED.replace("    return", "    net.eval()\n    return"),
+    ABOUT + MODELS[0] + TRAINED,
+    ABOUT + MODELS[1] + TRAINED,
+    ABOUT + MODELS[1] + FROZEN + TRAINED + "net.blocks[0].bn.eval()\n",
     HEAD + MODELS[0] + ACCURACY.replace("== y", "== 3"),
     HEAD + MODELS[0] + ACCURACY.replace("== y", "== model.config.eos"),
     HEAD + "model = nn.Linear(8, 8)\n" + ACCURACY,

@@ -33,7 +33,24 @@ FIRES = [
     function("p = net.weight", "p.grad.zero_()", "return torch.optim.SGD([p], weight_decay=1e-3)"),
     function("p = net.weight", "p.grad = torch.zeros_like(p)", "return torch.optim.AdamW([p], 0.1, weight_decay=0.01)"),
 ]
+MOVED = ("old = net.weight.clone()", "optimizer.step()", "c = old - net.weight", f"return {COSINE}")
+FIRES += [
+    function(
+        "c = net.local_grad(x)",
+        "optimizer.step()",
+        "g = torch.autograd.grad(net.loss(x), net.weight)[0]",
+        f"return {COSINE}",
+    ).replace("net.local_grad(x)", "torch.autograd.grad(net.local(x), net.weight)[0]"),
+    function("g = net.slope(x)", *MOVED, head="# SGD with momentum\n"),
+]
 SILENT = [
+    function("g = net.slope(x)", *MOVED),  # a step of plain gradient descent is the gradient
+    function(
+        "c = torch.autograd.grad(net.local(x), net.weight)[0]",
+        "g = torch.autograd.grad(net.loss(x), net.weight)[0]",
+        "optimizer.step()",
+        f"return {COSINE}",
+    ),
     function(*CREDIT, *ZERO, *REFERENCE),
     function(*CREDIT, *ZERO, *REFERENCE[:2], "optimizer.step()", REFERENCE[2]),
     function(CREDIT[0], "torch.nn.utils.clip_grad_norm_(net.parameters(), 1)", CREDIT[1], *ZERO, *REFERENCE),

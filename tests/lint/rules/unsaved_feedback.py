@@ -96,7 +96,6 @@ FIRES += [
 SILENT += [
     DIVIDED + "    angle[angle.isnan()] = float('nan')\n    return angle",
     DIVIDED + "    angle[0] = 1.0\n    return angle",  # one site, such as that of the readout
-    DIVIDED + "    return torch.nan_to_num(angle, nan=0.0)",
     DIVIDED + "    a[a > 1] = 1.0\n    return angle",
     DIVIDED + "    return angle.masked_fill(angle > 1, 0.5)",
     ABOUT + "def f(weights, mask):\n    weights[mask] = 1.0",

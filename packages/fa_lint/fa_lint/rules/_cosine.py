@@ -1,4 +1,4 @@
-"""Search for cosines and their two vectors, and for handwritten cosines with a lower bound."""
+"""Search for cosines and their two vectors, and for lower bounds of their norms."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import ast
 import re
 from collections.abc import Iterator
 
-from fa_lint.base import Hit
 from fa_lint.rules._feedback import MEASURES
-from fa_lint.syntax import Syntax, argument, last_name
+from fa_lint.syntax import Syntax, argument, is_op, last_name
 
 PRODUCTS = ("dot", "vdot", "inner", "vecdot", "einsum", "matmul", "mm", "bmm", "mv", "sum")
 NORMS = ("norm", "vector_norm")
@@ -19,21 +18,7 @@ COSINE_LAYERS = ("torch.nn.CosineSimilarity", "torch.nn.modules.CosineSimilarity
 MEASURING = (*MEASURES, "angle", "similarity", "cosines", "gammas", "alignments")
 FUNCTIONS_OF_ANGLES = ("torch.", "math.", "numpy.")  # torch.cos(x) is the cosine of an angle and compares no vectors
 PAIRS = ("dot", "vdot", "inner", "vecdot", "matmul", "mm", "mv", "bmm")
-HARMLESS_BELOW, LARGEST = 1e-10, 1e-2  # a larger number is no lower bound of norms
-LIBRARIES = frozenset({"torch", "numpy", "jax"})
-
-
-def handwritten(syntax: Syntax) -> Iterator[Hit]:
-    """Yield each handwritten cosine whose norms have a lower bound, such as `+ 1e-8` or `clamp_min(1e-8)`.
-
-    Files that import neither torch nor numpy nor jax yield no cosine.
-    """
-    if not syntax.names.packages & LIBRARIES:
-        return
-    for node in quotients(syntax):
-        floor = next((eps for part in ast.walk(node.right) if (eps := _floor(syntax, part)) is not None), None)
-        if floor is not None:
-            yield Hit(node, f"`{syntax.snippet(node)}` is a cosine whose norms have the lower bound {floor:g}")
+HARMLESS_BELOW, LARGEST = 1e-10, 0.5  # a larger number is no lower bound of norms
 
 
 def quotients(syntax: Syntax) -> Iterator[ast.BinOp]:
@@ -44,19 +29,12 @@ def quotients(syntax: Syntax) -> Iterator[ast.BinOp]:
 
 
 def compared_vectors(syntax: Syntax) -> Iterator[tuple[ast.expr, tuple[ast.expr, ast.expr]]]:
-    """Yield each cosine together with its two vectors.
-
-    A cosine is a torch function, a function with the name of an alignment metric, or a product that is divided by norms.
-    """
+    """Yield each call of a torch cosine, or of a function named like one, with its two vectors."""
     layers = {name for name, call in _assigned_calls(syntax) if syntax.resolve(call.func) in COSINE_LAYERS}
     for call, name in syntax.calls():
         left, right = argument(call, 0, "x1"), argument(call, 1, "x2")
         if left is not None and right is not None and _measures(syntax, call, name, layers):
             yield call, (left, right)
-    for node in quotients(syntax):
-        sides = next(filter(None, map(factors, ast.walk(node.left))), None)
-        if sides is not None:
-            yield node, sides
 
 
 def _measures(syntax: Syntax, call: ast.Call, name: str, layers: set[str]) -> bool:
@@ -76,7 +54,7 @@ def _assigned_calls(syntax: Syntax) -> Iterator[tuple[str, ast.Call]]:
 
 def factors(node: ast.AST) -> tuple[ast.expr, ast.expr] | None:
     """Return the two vectors of a product such as `a @ b` or `torch.dot(a, b)`, or None."""
-    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.MatMult, ast.Mult)):
+    if is_op(node, ast.MatMult, ast.Mult):
         return node.left, node.right
     if not isinstance(node, ast.Call) or (last_name(node.func) not in (*PAIRS, "einsum")):
         return None
@@ -89,12 +67,10 @@ def factors(node: ast.AST) -> tuple[ast.expr, ast.expr] | None:
 def is_product(node: ast.AST) -> bool:
     """Return whether an expression contains `(a * b).sum()`, `a @ b` or a call such as `torch.dot(a, b)`."""
     for part in ast.walk(node):
-        if isinstance(part, ast.BinOp) and isinstance(part.op, ast.MatMult):
+        if is_op(part, ast.MatMult):
             return True
         if isinstance(part, ast.Call) and last_name(part.func) in PRODUCTS:
-            summed = last_name(part.func) != "sum" or any(
-                isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.Mult) for inner in ast.walk(part)
-            )
+            summed = last_name(part.func) != "sum" or any(is_op(inner, ast.Mult) for inner in ast.walk(part))
             if summed:
                 return True
     return False
@@ -109,9 +85,9 @@ def _norms(node: ast.AST) -> int:
     return calls + sum(2 if name.lower().startswith("den") else 1 for name in norm_names)
 
 
-def _floor(syntax: Syntax, node: ast.AST) -> float | None:
+def floor(syntax: Syntax, node: ast.AST) -> float | None:
     """Return the lower bound that an addition or a clamp sets for norms, or None for any other expression."""
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+    if is_op(node, ast.Add):
         pairs = ((node.left, node.right), (node.right, node.left))
         return next(
             (eps for expression, constant in pairs if _norms(expression) and (eps := _small(syntax, constant))), None

@@ -20,12 +20,7 @@ from fa_lint.rules._topic import on_alignment
 from fa_lint.rules._values import Values, returned, values_of
 from fa_lint.syntax import Syntax, last_name
 
-BASES = (
-    "torch.autograd.Function",
-    "torch.autograd.function.Function",
-    "torch.autograd.function.InplaceFunction",
-    "torch.autograd.function.NestedIOFunction",
-)
+BASES = tuple(f"torch.autograd.{name}" for name in ("Function", "function.Function", "function.InplaceFunction"))
 WEIGHT = re.compile(r"(\w+_)?(weights?|w|wt|kernels?|filters?|theta)\d*(_\w+)?", re.IGNORECASE)
 FEEDBACK_TEXT = ("fa", "dfa", "fb", "feedback", "back", "backward", "bwd", "random", "rand", "asym")
 BACKWARD_WEIGHT = re.compile(r"(weights?|w)_?b", re.IGNORECASE)  # such as W_b, which is used together with W_f
@@ -93,13 +88,13 @@ class CustomFunction:
 
 def feedback_functions(syntax: Syntax) -> Iterator[tuple[str, Hit]]:
     """Yield the name of each Function whose backward pass multiplies by a matrix that is not the weight."""
-    for function in _custom_functions(syntax):
+    for function in custom_functions(syntax):
         hit = _judge(syntax, function)
         if hit is not None:
             yield function.owner.name, hit
 
 
-def _custom_functions(syntax: Syntax) -> Iterator[CustomFunction]:
+def custom_functions(syntax: Syntax) -> Iterator[CustomFunction]:
     classes = {node.name: node for node in syntax.every(ast.ClassDef)}
     for owner in syntax.every(ast.ClassDef):
         ancestry = _ancestry(owner, classes)
@@ -219,9 +214,8 @@ def _replacement(product: Product) -> Names:
 def _same_weight(syntax: Syntax, function: CustomFunction, multiplication: Multiplication, origins: Names) -> bool:
     """Return whether the weight and its replacement are the same tensor in every call of `apply`."""
     values, inputs = values_of(syntax), function.inputs
-    positions = [
-        [inputs.index(name) for name in sorted(names) if name in inputs] for names in (origins, multiplication.weights)
-    ]
+    sides = (origins, multiplication.weights)
+    positions = [[inputs.index(name) for name in sorted(names) if name in inputs] for names in sides]
     calls = [call for call in syntax.every(ast.Call) if applies(syntax, call, function.owner.name)]
     calls = [call for call in calls if len(call.args) > max(itertools.chain(*positions), default=-1)]
     passed = [[_sources(values, [call.args[one] for one in part]) for part in positions] for call in calls]
@@ -232,11 +226,8 @@ def _sources(values: Values, nodes: list[ast.expr]) -> set[str]:
     """Return the variables and attributes from which expressions are computed, without their owners."""
     parts = [part for node in nodes for part in values.sources(node) if isinstance(part, (ast.Name, ast.Attribute))]
     parents = values.syntax.parents
-    owners = {
-        part.value
-        for part in parts
-        if isinstance(part, ast.Attribute) and getattr(parents[part], "func", None) is not part
-    }
+    attributes = [part for part in parts if isinstance(part, ast.Attribute)]
+    owners = {part.value for part in attributes if getattr(parents[part], "func", None) is not part}
     return {ast.unparse(part) for part in parts if part not in owners or last_name(parents[part]) in VIEWS}
 
 
@@ -255,9 +246,8 @@ def _sets(node: ast.Assign, name: str) -> bool:
 
 def _hit(syntax: Syntax, function: CustomFunction, multiplication: Multiplication, product: Product) -> Hit:
     weights = " and ".join(f"`{name}`" for name in sorted(multiplication.weights))
-    expected = (
-        f"a product with {weights}, as in the forward pass" if weights else "the values that the forward pass uses"
-    )
+    known = f"a product with {weights}, as in the forward pass"
+    expected = known if weights else "the values that the forward pass uses"
     method = f"{function.owner.name}.{function.backward.name}"
     return Hit(
         product.node,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from fa_lint.rules._feedback import draws
 from fa_lint.rules._values import Values, calls_in
-from fa_lint.syntax import argument, last_name, number
+from fa_lint.syntax import argument, is_op, last_name, number
 
 GRADIENT, UNKNOWN, RANDOM = "<gradient of the output>", "<unknown>", "<random numbers>"
 SIGN = "sign of "  # prefix of a name if only the signs of its numbers are used
@@ -20,19 +20,8 @@ DEEPEST = 5  # most attributes of a name
 
 LIBRARIES = ("torch", "numpy", "math", "typing")
 VIEWS = ("T", "mT", "H", "mH", "data", "real", "values", "indices")
-NO_NUMBERS = (
-    "shape",
-    "dtype",
-    "device",
-    "ndim",
-    "size",
-    "dim",
-    "numel",
-    "requires_grad",
-    "needs_input_grad",
-    "len",
-    "range",
-)
+SIZES = ("shape", "dtype", "device", "ndim", "size", "dim", "numel")
+NO_NUMBERS = (*SIZES, "requires_grad", "needs_input_grad", "len", "range")
 CONSTANTS = ("zeros", "ones", "empty", "eye", "full", "arange")
 SIGNS = ("sign", "sgn", "sign_", "sgn_", "signbit", "heaviside", "argmax", "argmin", "argsort", "nonzero")
 SCALES = ("norm", "mean", "std", "var", "max", "min", "vector_norm", "matrix_norm")  # one number per tensor
@@ -163,7 +152,7 @@ class Origins:
 
     def _factors(self, node: ast.AST) -> list[ast.expr]:
         """Return the factors if an expression is a matrix product, and an empty list for another expression."""
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+        if is_op(node, ast.MatMult):
             return [node.left, node.right]
         if not isinstance(node, ast.Call):
             return []

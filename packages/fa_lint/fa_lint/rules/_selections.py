@@ -8,13 +8,19 @@ from collections.abc import Iterator
 
 from fa_lint.rules._flow import COMPREHENSIONS, assignments, element_pairs
 from fa_lint.rules._test_data import UPDATES, test_set_use
-from fa_lint.rules._values import Values, calls_in, label, mentions
-from fa_lint.syntax import Syntax, last_name, number, text_in
+from fa_lint.rules._values import Values, calls_in, label, mentions, operands_of
+from fa_lint.syntax import Syntax, is_op, last_name, number, text_in
 
 MISSING = ("isnan", "isfinite", "isna", "notna", "isnull", "notnull", "isinf")
 COUNTS = ("len", "any", "all", "print", "count_nonzero", "axhline", "axvline")
 DRAWING = ("ylim", "xlim", "set_ylim", "set_xlim", "axhline", "axvline", "axis", "plot", "linspace", "arange")
+SPREADS, POOLS = ("std", "stdev", "pstdev"), ("stack", "ravel", "flatten", "reshape", "concatenate", "hstack", "cat")
 TABLES = ("groupby", "pivot", "pivot_table", "unstack")
+MASKED = ("masked_fill", "masked_fill_", "index_fill", "index_fill_")
+FILLS = (*MASKED, "fillna", "nan_to_num", "where", "putmask", "copyto")
+ARRAYS = {1: ("ones", "ones_like", "tensor"), 0: ("zeros", "zeros_like", "tensor")}
+MOST_FLOOR = 1e-3  # a norm below such a number counts as zero
+LOOPS = (ast.For, ast.While)
 FORMAT = re.compile(r"%[-+ 0#]*[\d.]*[a-z]")
 SORTS = ("sort", "sorted", "argsort", "sort_values")
 LARGEST = ("max", "amax", "nanmax", "maximum", "idxmax", "argmax", "nlargest")
@@ -55,14 +61,10 @@ def _is_used(values: Values, node: ast.expr) -> bool:
     if isinstance(parent, ast.Call):
         return last_name(parent.func) not in COUNTS or node is not parent.args[0]
     names = [part for part in getattr(parent, "targets", []) if isinstance(part, ast.Name)]
-    loads = [
-        part
-        for part in values.syntax.every(ast.Name)
-        if names and part.id == names[0].id and isinstance(part.ctx, ast.Load)
-    ]
-    return not names or any(
-        last_name(getattr(values.syntax.parents[part], "func", part)) not in COUNTS for part in loads
-    )
+    same = [part for part in values.syntax.every(ast.Name) if names and part.id == names[0].id]
+    loads = [part for part in same if isinstance(part.ctx, ast.Load)]
+    users = [last_name(getattr(values.syntax.parents[part], "func", part)) for part in loads]
+    return not names or not {*users} <= {*COUNTS}
 
 
 def best_of_rounds(values: Values) -> Iterator[tuple[ast.Call, ast.expr]]:
@@ -77,9 +79,8 @@ def best_of_rounds(values: Values) -> Iterator[tuple[ast.Call, ast.expr]]:
         parents = {last_name(part.func) for part in values.syntax.ancestors(call) if isinstance(part, ast.Call)}
         if last_name(call.func) in LARGEST and len(operands) == 1 and parents.isdisjoint(DRAWING):
             tables = [part for part in values.near(operands[0]) if last_name(getattr(part, "func", part)) in TABLES]
-            is_table = any(
-                mentions(table, "seed") or mentions(table, "epoch") for table in tables if isinstance(table, ast.Call)
-            )
+            groups = [one for one in tables if isinstance(one, ast.Call)]
+            is_table = any(mentions(one, "seed") or mentions(one, "epoch") for one in groups)
             if is_table or any(map(use.trains, _filling_loops(values, operands[0]))):
                 yield call, operands[0]
 
@@ -88,9 +89,7 @@ def _filling_loops(values: Values, node: ast.expr) -> list[ast.AST]:
     """Return the loops that append to a list."""
     calls = [values.syntax.parents.get(value) for value in _values_of(values, node)]
     appends = calls_in(calls, ("append",))
-    return [
-        part for call in appends for part in values.syntax.ancestors(call) if isinstance(part, (ast.For, ast.While))
-    ]
+    return [part for call in appends for part in values.syntax.ancestors(call) if isinstance(part, LOOPS)]
 
 
 def sorted_picks(values: Values) -> Iterator[tuple[ast.Subscript, ast.expr]]:
@@ -111,11 +110,7 @@ def sorted_picks(values: Values) -> Iterator[tuple[ast.Subscript, ast.expr]]:
             if last_name(getattr(part, "func", part)) in SORTS
         ]
         scope = syntax.function_of(node)
-        sorts = [
-            part
-            for part in syntax.parts(scope)
-            if isinstance(part, ast.Call) and getattr(part.func, "attr", "") == "sort"
-        ]
+        sorts = [call for call in calls_in(syntax.parts(scope), ("sort",)) if isinstance(call.func, ast.Attribute)]
         orders_of_value += [part for part in sorts if ast.unparse(part.func.value) == ast.unparse(node.value)]
         for call in orders_of_value:
             if isinstance(call, ast.Call):
@@ -140,18 +135,14 @@ def printed(syntax: Syntax) -> Iterator[tuple[str, ast.expr]]:
         if isinstance(node, ast.JoinedStr):
             for before, value in zip(["", *node.values], node.values, strict=False):
                 if isinstance(value, ast.FormattedValue):
-                    yield str(getattr(before, "value", "")), value.value
-        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) and isinstance(node.left, ast.Constant):
+                    yield _text(before), value.value
+        elif is_op(node, ast.Mod) and isinstance(node.left, ast.Constant):
             values = node.right.elts if isinstance(node.right, ast.Tuple) else [node.right]
             yield from zip(FORMAT.split(str(node.left.value)), values, strict=False)
         elif isinstance(node, ast.Dict):
-            yield from (
-                (str(getattr(key, "value", "")), value) for key, value in zip(node.keys, node.values, strict=True)
-            )
+            yield from ((_text(key), value) for key, value in zip(node.keys, node.values, strict=True))
         elif isinstance(node, ast.Call):
-            yield from (
-                (str(getattr(text, "value", "")), value) for text, value in zip(node.args, node.args[1:], strict=False)
-            )
+            yield from ((_text(text), value) for text, value in zip(node.args, node.args[1:], strict=False))
             yield from ((part.arg or "", part.value) for part in node.keywords)
         elif isinstance(node, ast.arguments):
             parameters = [*node.posonlyargs, *node.args][::-1]
@@ -162,3 +153,42 @@ def printed(syntax: Syntax) -> Iterator[tuple[str, ast.expr]]:
             pairs = [pair for target, value in assignments(node) for pair in element_pairs(target, value)]
             pairs += [(part, value) for target, value in pairs for part in getattr(target, "elts", [])]
             yield from ((label(target), value) for target, value in pairs)
+
+
+def _text(node: ast.AST | str | None) -> str:
+    return str(getattr(node, "value", ""))
+
+
+def filled(values: Values, value: int) -> Iterator[ast.AST]:
+    """Yield each expression that sets the undefined part of an array of cosines to 0 or 1."""
+    syntax = values.syntax
+    for node in syntax.parents:
+        for target, new in assignments(node):
+            index = target.slice if isinstance(target, ast.Subscript) else None
+            is_mask = index is not None and number(index) is None and not label(target)
+            is_part = is_mask or isinstance(index, ast.Tuple)
+            is_missing = value == 1 or (is_part and calls_in(values.near(index), MISSING))
+            array = target if label(target) else getattr(target, "value", target)
+            if is_part and is_missing and number(new) == value and values.is_cosine(array):
+                yield node
+        is_choice = isinstance(node, ast.IfExp) and number(node.body) == value and is_empty_test(node.test)
+        if is_choice and values.is_cosine(node):
+            yield node
+        name = last_name(node.func) if isinstance(node, ast.Call) else ""
+        operands = [*operands_of(syntax, node), *(part.value for part in node.keywords)] if name in FILLS else []
+        default = [0] if name == "nan_to_num" and not operands[1:] else []
+        arrays = [call for call in calls_in(operands, ARRAYS[value]) if call.args]
+        filling = arrays or [part for part in operands if number(part) == value]
+        if (filling or value in default) and any(map(values.is_cosine, operands)):
+            yield node
+
+
+def is_empty_test(test: ast.expr) -> bool:
+    """Return whether a condition tests for a missing or zero value, such as `credit is None`."""
+    if isinstance(test, ast.BoolOp):
+        return any(map(is_empty_test, test.values))
+    if isinstance(test, ast.Compare):
+        limit = number(test.comparators[0])
+        zero = isinstance(test.ops[0], (ast.Eq, ast.Lt, ast.LtE)) and limit is not None and 0 <= limit <= MOST_FLOOR
+        return zero or isinstance(test.ops[0], (ast.Is, ast.NotIn))
+    return isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)

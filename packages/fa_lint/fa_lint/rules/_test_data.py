@@ -15,7 +15,7 @@ from typing import Any
 
 from fa_lint.rules._flow import elementwise, is_own
 from fa_lint.rules._values import calls_in, returned, values_of
-from fa_lint.syntax import Syntax, last_name
+from fa_lint.syntax import Syntax, is_op, last_name
 
 TEST = re.compile(
     r"(?!\w*(reward|return|episode))(\w+_)?test(_\w+|\d*|set|s|loaders?|data|dl|ds|iter|acc\w*|loss\w*|err\w*|x|y)|[xy]_?te",
@@ -106,10 +106,10 @@ class TestSetUse:
             return True
         function = self.functions.get(name)
         if name in self.training:
-            return function is not None and self._once(
-                function, self._returns_test
-            )  # the result, such as a model, need not be a measurement
+            return function is not None and self._once(function, self._returns_test)  # the result may be a model
         operands = [*call.args, *(keyword.value for keyword in call.keywords)]
+        trained = calls_in(operands, self.training)  # in `score(fit(net, x), y)`, y is the data
+        operands = [operand for operand in operands if operand not in trained]
         if any(_names_other(operand) for operand in operands):
             return False
         owner = [call.func.value] if isinstance(call.func, ast.Attribute) else []
@@ -130,9 +130,8 @@ class TestSetUse:
         """Return whether a function reads test data that are defined outside of the function."""
         parts = self.syntax.parts(function)
         outer = [part for part in parts if isinstance(part, ast.Name) and self.values.scope(part) is self.syntax.tree]
-        return any(TEST.fullmatch(part.attr) for part in parts if is_own(part)) or any(
-            self._variable(part) for part in outer if self.values.of(part)
-        )
+        has_own = any(TEST.fullmatch(part.attr) for part in parts if is_own(part))
+        return has_own or any(self._variable(part) for part in outer if self.values.of(part))
 
     def _variable(self, name: ast.Name) -> bool:
         """Return whether a variable contains test data, according to its name or its values.
@@ -141,14 +140,14 @@ class TestSetUse:
         """
         entries = self.values.entries(name)
         whole = [(value, statement) for value, statement in entries if not _takes_part(value)]
-        if TEST.fullmatch(name.id) and len(whole) == len(entries):
+        wholes = [part for value, _ in entries if _takes_part(value) for part in ast.walk(value) if part is not value]
+        if TEST.fullmatch(name.id) and not any(map(self.has, wholes)):
             return True
         passed = [self.has(value) for value, statement in whole if statement is None]
         if passed and all(passed) and not OTHER.fullmatch(name.id):
             return True
-        return any(
-            self.has(value) and self._keeps(value, statement) for value, statement in whole if statement is not None
-        )
+        stated = [(value, statement) for value, statement in whole if statement is not None]
+        return any(self.has(value) and self._keeps(value, statement) for value, statement in stated)
 
     def _keeps(self, value: ast.expr, statement: ast.AST) -> bool:
         """Return whether an assignment of test data makes each of its targets depend on the test set."""
@@ -157,9 +156,8 @@ class TestSetUse:
         names = [part for part in names if isinstance(part.ctx, ast.Store)]
         if len(names) > 1 and any(OTHER.fullmatch(part.id) for part in names):
             return isinstance(elementwise(value), ast.Tuple)  # one value for each set
-        passed = [
-            part for part in ast.walk(value) if isinstance(part, ast.Name) and part.id in {one.id for one in names}
-        ]
+        stored = {one.id for one in names}
+        passed = [part for part in ast.walk(value) if getattr(part, "id", "") in stored]
         return not isinstance(value, ast.Call) or all(map(self.has, passed))  # model = update(model, …)
 
 
@@ -176,15 +174,10 @@ def _called_names(node: ast.AST) -> set[str]:
 def _updates(node: ast.AST, updates: Sequence[str]) -> bool:
     """Return whether code updates parameters: `optimizer.step()`, `model.fit(…)` or `weight -= …`."""
     for part in ast.walk(node):
-        if (
-            isinstance(part, ast.AugAssign)
-            and isinstance(part.op, ast.Sub)
-            and not isinstance(part.value, ast.Constant)
-        ):
+        is_update = isinstance(part, ast.AugAssign) and isinstance(part.op, ast.Sub)
+        if is_update and not isinstance(part.value, ast.Constant):
             return True
-        is_difference = (
-            isinstance(part, ast.BinOp) and isinstance(part.op, ast.Sub) and isinstance(part.right, ast.BinOp)
-        )
+        is_difference = is_op(part, ast.Sub) and isinstance(part.right, ast.BinOp)
         if is_difference and last_name(part.right.left) in RATES:  # `w - lr * g`
             return True
         if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute) and part.func.attr in updates:
@@ -199,6 +192,5 @@ def _takes_part(value: ast.expr) -> bool:
 
 
 def _names_other(node: ast.expr) -> bool:
-    return any(
-        OTHER.fullmatch(last_name(part)) for part in ast.walk(node) if isinstance(part, (ast.Name, ast.Attribute))
-    )
+    names = [last_name(part) for part in ast.walk(node) if isinstance(part, (ast.Name, ast.Attribute))]
+    return any(map(OTHER.fullmatch, names))

@@ -9,16 +9,17 @@ from collections.abc import Callable, Iterator
 from fa_lint.base import Hit, LintRule
 from fa_lint.rules._feedback import PRODUCTS
 from fa_lint.rules._values import Values, calls_in, values_of
-from fa_lint.syntax import Syntax, argument, last_name
+from fa_lint.syntax import Syntax, argument, is_op, last_name
 
 SHAPES = ("T", "mT", "t", "transpose", "detach", "to", "cuda", "float", "reshape", "view", "flatten", "div", "mul")
 # B is also a name for the matrix of random Fourier features, and gamma for a discount: the rest of the code decides.
 ALIGNMENT = re.compile(
-    r"feedback[\s_-]*alignment|\bd?fa_|\bdfa|(random|fixed)[\s_]feedback|(feedback|backward)_?(w|mat|state)", re.I
+    r"feedback[\s_-]*alignment|\bd?fa_|\bdfa|(random|fixed)[\s_-]feedback|(feedback|backward)_?(w|mat|state)", re.I
 )
 FOURIER = re.compile("fourier", re.I)
 CREDIT = re.compile(
-    r"(?i:kolen|weight[\s_-]mirror|target[\s_-]prop|sign[\s_-]symmetr)|\bFA\b.{0,60}\bBP\b|\bBP\b.{0,60}\bFA\b"
+    r"(?i:kolen|weight[\s_-]mirror|target[\s_-]prop|sign[\s_-]symmetr|predictive[\s_-]coding|forward[\s_-]forward"
+    r"|equilibrium[\s_-]prop|local[\s_](loss|learning))|\bFA\b.{0,60}\bBP\b|\bBP\b.{0,60}\bFA\b"
 )
 
 
@@ -65,7 +66,7 @@ def _cores(values: Values, node: ast.expr) -> list[ast.expr]:
 
 
 def _factors(node: ast.expr) -> list[ast.expr]:
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+    if is_op(node, ast.MatMult):
         return [node.left, node.right]
     return node.args if calls_in([node], PRODUCTS) else []
 
@@ -77,7 +78,7 @@ def _core(node: ast.expr) -> ast.expr:
             node = node.func.value
         elif isinstance(node, ast.Subscript) or (isinstance(node, ast.Attribute) and node.attr in SHAPES):
             node = node.value
-        elif isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Div, ast.Mult)):
+        elif is_op(node, ast.Div, ast.Mult):
             node = node.left
         else:
             return node

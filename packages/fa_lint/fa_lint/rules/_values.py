@@ -11,7 +11,7 @@ import re
 from collections.abc import Container, Iterable, Iterator
 from functools import cached_property, lru_cache
 
-from fa_lint.rules._cosine import COSINES, MEASURING, NORMS, compared_vectors, factors, is_product
+from fa_lint.rules._cosine import COSINES, MEASURING, NORMS, compared_vectors, factors, is_product, quotients
 from fa_lint.rules._feedback import filled_in_place
 from fa_lint.rules._flow import COMPREHENSIONS, assignments, elementwise
 from fa_lint.syntax import FUNCTIONS, Syntax, last_name, text_in
@@ -19,7 +19,14 @@ from fa_lint.syntax import FUNCTIONS, Syntax, last_name, text_in
 ADDS = ("append", "extend", "insert", "add", "appendleft")
 NO_VALUE = (ast.Compare, ast.Lambda, ast.JoinedStr, ast.Constant, ast.Dict)
 OF_NUMBERS = ("abs", "float", "max", "min", "round", "sum")
-PASSES = (*OF_NUMBERS, "enumerate", "filter", "list", "map", "reversed", "set", "sorted", "tuple", "zip")
+LISTS = ("list", "tuple", "zip", "reversed", "enumerate")
+PASSES = (*OF_NUMBERS, *LISTS, "filter", "map", "set", "sorted")
+VIEWS = ("flatten", "reshape", "view", "squeeze", "unsqueeze", "ravel", "split")
+SHAPES = (*VIEWS, "T", "mT", "t", "transpose", "permute")
+TYPES = ("cpu", "cuda", "float", "double", "to", "numpy", "tolist", "item")
+SAME_VALUES = (*SHAPES, *TYPES, "detach", "clone", "contiguous", "pop")
+COPIES = (*LISTS, "float", "array", "asarray", "stack", "tensor", "from_numpy", "as_tensor")
+SAME_KINDS = (ast.Name, ast.Subscript, ast.IfExp, ast.List, ast.Tuple, ast.Starred, *COMPREHENSIONS)
 SAVED = ("saved_tensors", "saved_variables")  # attributes of the autograd context
 RESULTS = {"acc", "accs", "accuracy", "accuracies"}
 SPLITS = ("test", "val", "valid", "validation", "top1")
@@ -62,6 +69,10 @@ class Values:
         for node in syntax.parts(syntax.tree):
             self._read(node)
 
+    def calls(self, *names: str) -> list[ast.Call]:
+        """Return the calls of the file of functions or methods with one of the names."""
+        return calls_in(self.syntax.every(ast.Call), names)
+
     def of(self, name: ast.Name) -> list[ast.expr]:
         """Return the values that a variable may have where code reads it."""
         return [value for value, _ in self.entries(name)]
@@ -77,11 +88,8 @@ class Values:
         reaching = []
         for value, statement in reversed(entries):
             is_before = statement is not None and statement.lineno < name.lineno
-            if (
-                is_before
-                and not isinstance(statement, ast.AugAssign)
-                and blocks & {statement, self.syntax.parents[statement]}
-            ):
+            replaces = is_before and not isinstance(statement, ast.AugAssign)
+            if replaces and blocks & {statement, self.syntax.parents[statement]}:
                 return [*reaching, *(entry for entry in entries if entry[1] is statement)]
             if is_before or statement is None:
                 reaching.append((value, statement))
@@ -95,6 +103,26 @@ class Values:
             if part not in found:
                 found.add(part)
                 waiting += self.operands(part)
+        return found
+
+    def same(self, node: ast.AST) -> set[ast.AST]:
+        """Return an expression and all expressions whose values or elements it may pass on unchanged."""
+        waiting, found = [node], set()
+        while waiting:
+            part = waiting.pop()
+            found.add(part)
+            function = part.func if isinstance(part, ast.Call) else part
+            name = last_name(function)
+            is_method = isinstance(function, ast.Attribute) and not self.syntax.resolve(function)
+            if isinstance(part, SAME_KINDS) or (name in self.functions and part is not function):
+                steps = self.operands(part)
+            elif is_method and name in SAME_VALUES:
+                steps = [function.value]
+            elif part is function:
+                steps = self.keyed.get(name, [])
+            else:
+                steps = part.args if name in COPIES else []
+            waiting += [step for step in steps if step not in found]
         return found
 
     def near(self, node: ast.AST) -> list[ast.AST]:
@@ -116,7 +144,18 @@ class Values:
 
     def is_cosine(self, node: ast.AST) -> bool:
         """Return whether a value is a cosine, or is computed from cosines."""
-        return any(part in self.cosines or self._texts(part) & {*MEASURING} for part in self.sources(node))
+        sums = (ast.Add, ast.Sub, ast.MatMult)
+        waiting, found = [node], set()
+        while waiting:
+            part = waiting.pop()
+            if part in self.cosines or self._texts(part) & {*MEASURING}:
+                return True
+            is_sum = isinstance(part, ast.BinOp) and isinstance(part.op, sums)
+            is_affine = is_sum and any(isinstance(inner, ast.MatMult) for inner in ast.walk(part))
+            if part not in found and not is_affine:  # `W @ x + b` is an activation, also if "b" is elsewhere a cosine
+                waiting += self.operands(part)
+            found.add(part)
+        return False
 
     def is_result(self, node: ast.AST) -> bool:
         """Return whether a value is an accuracy, according to the names of its sources."""
@@ -131,7 +170,7 @@ class Values:
     @cached_property
     def cosines(self) -> set[ast.expr]:
         """The calls and divisions that compute a cosine."""
-        found = {call for call, name in self.syntax.calls() if name in COSINES}
+        found = {call for call, name in self.syntax.calls() if name in COSINES} | {*quotients(self.syntax)}
         for node in self.syntax.every(ast.BinOp):
             if isinstance(node.op, ast.Div) and any(map(is_product, self.near(node.left))):
                 calls = [part for part in self.near(node.right) if isinstance(part, ast.Call)]
@@ -263,6 +302,11 @@ def orders(parts: Iterable[ast.AST]) -> Iterator[tuple[ast.expr, ast.expr]]:
 def calls_in(parts: Iterable[ast.AST], names: Container[str]) -> list[ast.Call]:
     """Return the calls of functions or methods with one of the names."""
     return [part for part in parts if isinstance(part, ast.Call) and last_name(part.func) in names]
+
+
+def has_call(node: ast.AST, *names: str) -> bool:
+    """Return whether a node contains a call of a function or method with one of the names."""
+    return bool(calls_in(ast.walk(node), names))
 
 
 def mentions(node: ast.AST, word: str) -> bool:

@@ -6,10 +6,11 @@ import ast
 from collections.abc import Iterator
 
 from fa_lint.base import RuleCard
-from fa_lint.rules._selections import MISSING, best_of_rounds, filters
+from fa_lint.rules._cosine import is_product
+from fa_lint.rules._selections import MISSING, best_of_rounds, filled, filters
 from fa_lint.rules._topic import CreditRule
-from fa_lint.rules._values import Values, calls_in, operands_of, orders
-from fa_lint.syntax import last_name, number
+from fa_lint.rules._values import VIEWS, Values, calls_in, has_call, operands_of, orders
+from fa_lint.syntax import argument, last_name, number, option
 
 MEANS = ("mean", "sum", "median", "average", "fmean", "nanmean", "std")
 SIGNS = ("sign", "sgn")
@@ -29,31 +30,53 @@ class AlteredCosine(CreditRule):
         pitfall=6,
         name="altered-cosine",
         title="a cosine is changed, or cosines are selected by their value",
-        why="an alignment is the mean of all cosines with their sign: without negative, small or undefined cosines, every method "
-        "looks more aligned than it is",
+        why="without negative, small or undefined cosines, every method looks more aligned than it is",
         fix="report the mean of all unchanged cosines; if one is undefined, report N/A and how many are undefined",
-        cannot_see="a cosine without such a formula or name; a selection in another file",
     )
     clues = (("cos", "norm", "align", "angle", "gamma"),)
 
 
 def _changes(values: Values) -> Iterator[tuple[ast.AST, str]]:
+    quotients = [cosine for cosine in values.cosines if isinstance(cosine, ast.BinOp)]
+    numerators = {part for node in quotients for part in values.near(node.left)}
     for call in values.syntax.every(ast.Call):
         operands, name = operands_of(values.syntax, call), last_name(call.func)
         parents = list(values.syntax.ancestors(call))
-        if (
-            not operands
-            or name not in (*ABSOLUTE, *LIMITS)
-            or any(isinstance(part, (ast.Compare, ast.Assert)) for part in parents)
-        ):
+        is_test = any(isinstance(part, (ast.Compare, ast.Assert)) for part in parents)
+        if is_test or not operands or name not in (*ABSOLUTE, *LIMITS):
             continue
         has_difference = any(isinstance(part, ast.Sub) for part in ast.walk(operands[0]))
-        if name in ABSOLUTE and not has_difference and values.is_cosine(operands[0]):
+        is_cosine = values.is_cosine(operands[0]) or (call in numerators and is_product(operands[0]))
+        if name in ABSOLUTE and not has_difference and is_cosine:
             yield call, "is the absolute value of a cosine"
         limits = operands[1:2] + [part.value for part in call.keywords if part.arg in ("min", "a_min")]
         is_zero = name.startswith("relu") or any(number(limit) == 0 for limit in limits)
-        if name in LIMITS and is_zero and values.is_cosine(operands[0]):
+        if name in LIMITS and is_zero and is_cosine:
             yield call, "replaces negative cosines by 0"
+
+
+def _samples(values: Values) -> Iterator[tuple[ast.AST, str]]:
+    """Yield cosines of other vectors than the credit and the gradient of one layer."""
+    for call, sides in values.pairs:
+        parts = [values.same(side) for side in sides]
+        joined = [calls_in(side, ("cat", "concatenate", "hstack", "parameters_to_vector")) for side in parts]
+        inner = [one for side in joined for call in side for part in call.args for one in (call, *values.same(part))]
+        if all(joined) and calls_in(inner, (*VIEWS, "parameters_to_vector")):
+            yield call, "is one cosine of all layers together, so the layer with the largest gradient decides it"
+        rows = [part for side in parts for part in calls_in(side, ("reshape", "view", "flatten")) if _has_rows(part)]
+        if rows and isinstance(call, ast.Call) and option(call, "dim", 1) == 0:
+            yield call, "compares the samples of each parameter, and not the parameters of each sample"
+
+
+def _has_rows(call: ast.Call) -> bool:
+    """Return whether a call makes one row for each sample: `x.reshape(n, -1)` or `x.flatten(1)`."""
+    start = number(argument(call, 0, "start_dim"))
+    return start == 1 if last_name(call.func) == "flatten" else len(call.args) == 2 and number(call.args[1]) == -1
+
+
+def _zeros(values: Values) -> Iterator[tuple[ast.AST, str]]:
+    for call in filled(values, 0):
+        yield call, "counts undefined cosines as 0"
 
 
 def _signs(values: Values) -> Iterator[tuple[ast.AST, str]]:
@@ -64,15 +87,9 @@ def _signs(values: Values) -> Iterator[tuple[ast.AST, str]]:
 
 def _selections(values: Values) -> Iterator[tuple[ast.AST, str]]:
     means = [call for call in values.syntax.every(ast.Call) if last_name(call.func) in MEANS]
-    averaged = {
-        part for call in means for operand in operands_of(values.syntax, call) for part in values.sources(operand)
-    }
-    counted = {
-        part
-        for call in calls_in(values.syntax.every(ast.Call), ("len",))
-        for size in call.args
-        for part in values.sources(size)
-    }
+    operands = [operand for call in means for operand in operands_of(values.syntax, call)]
+    averaged = {part for operand in operands for part in values.sources(operand)}
+    counted = {part for call in values.calls("len") for size in call.args for part in values.sources(size)}
     for node, condition in filters(values):
         compared = [side for pair in orders(condition) for side in pair]
         if node not in counted:  # code that reports how many cosines are defined may leave out the others
@@ -88,5 +105,5 @@ def _best(values: Values) -> Iterator[tuple[ast.AST, str]]:
             yield call, "is the best cosine of the training, and not the cosine of the reported network"
 
 
-AlteredCosine.patterns = (_changes, _signs, _selections, _best)
+AlteredCosine.patterns = (_changes, _samples, _zeros, _signs, _selections, _best)
 RULE = AlteredCosine()

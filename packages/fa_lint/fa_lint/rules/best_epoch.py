@@ -34,14 +34,11 @@ class BestEpoch(LintRule):
         pitfall=13,
         name="best-epoch",
         title="the best epoch is chosen on the test set",
-        why="the best of many results on the test set is larger than the result of the network on new samples, so it is no test "
-        "result; the bias differs between methods, because the results of some methods vary more between epochs",
+        why="the best of many results on the test set is larger than the result of the network on new samples",
         fix="choose the epoch on a validation set that is split from the training set, or always take the last epoch",
-        cannot_see="a test set without `train=False`, `split='test'` or a name with `test`; a choice by a callback or in "
-        "another file",
     )
     clues = (
-        ("test", "Test", "train=False"),
+        ("test", "Test", "train=False", "_te", "xte", "Xte"),
         ("max", "min", "if ", "sort", "heckpoint", "topping"),
         (".step(", "fit(", ".backward(", "-=", "sub_(", "add_(", "apply_gradients(", "lr", "groupby", "pivot", "val"),
     )
@@ -50,17 +47,12 @@ class BestEpoch(LintRule):
         """Yield each expression that chooses the best round by results on the test set."""
         data = test_set_use(syntax, (*UPDATES, "backward"))
         loops = [loop for loop in syntax.parents if isinstance(loop, LOOPS) and data.trains(loop)]
-        found = [
-            node for loop in loops for search in (_choices, _in_functions, _after_loop) for node in search(data, loop)
-        ]
+        searches = (_choices, _in_functions, _after_loop)
+        found = [node for loop in loops for search in searches for node in search(data, loop)]
         for node in dict.fromkeys([*found, *_by_key(data)]) if loops else ():
-            yield Hit(
-                node, f"`{syntax.snippet(node)}` chooses the best round of the training by results on the test set"
-            )
+            yield Hit(node, f"`{syntax.snippet(node)}` chooses the best round by results on the test set")
         for node in _validation(data):
-            yield Hit(
-                node, f"`{syntax.snippet(node)}` is the test set, and the network is chosen by this validation set"
-            )
+            yield Hit(node, f"`{syntax.snippet(node)}` is the test set, and this set chooses the network")
         for node in _of_rounds(values_of(syntax)):
             yield Hit(node, f"`{syntax.snippet(node)}` is the best of many results on the test set")
 
@@ -78,10 +70,8 @@ class _Kept:
         parts = list(ast.walk(function))
         declared = (name for part in parts if isinstance(part, (ast.Global, ast.Nonlocal)) for name in part.names)
         names = [part for value in returned(function) for part in ast.walk(value) if isinstance(part, ast.Name)]
-        self._names = {
-            *declared,
-            *({name.id for name in names} & {part.arg for part in parts if isinstance(part, ast.arg)}),
-        }
+        parameters = {part.arg for part in parts if isinstance(part, ast.arg)}
+        self._names = {*declared, *({name.id for name in names} & parameters)}
         self._stored = {part.id for part in parts if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
 
     def has(self, target: ast.expr) -> bool:
@@ -134,10 +124,8 @@ def _improves(
 
 def _record(node: ast.expr) -> ast.expr:
     """Return `metrics` for `metrics["accuracy"]`, and any other expression unchanged."""
-    is_field = (
-        isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str)
-    )
-    return node.value if is_field else node
+    key = getattr(getattr(node, "slice", None), "value", None)
+    return node.value if isinstance(key, str) else node
 
 
 def _by_key(data: TestSetUse) -> Iterator[ast.expr]:
@@ -155,9 +143,8 @@ def _of_rounds(values: Values) -> Iterator[ast.expr]:
     labels = {value: text for text, value in printed(values.syntax)}
     for call, rounds in best_of_rounds(values):
         texts = [label(part) for part in values.near(rounds)]
-        texts += [
-            part.value for part in values.near(rounds) if isinstance(part, ast.Constant) and isinstance(part.value, str)
-        ]
+        constants = [getattr(part, "value", "") for part in values.near(rounds)]
+        texts += [value for value in constants if isinstance(value, str)]
         is_test = any(TEST.fullmatch(word) for text in texts for word in text.split())
         if is_test or "test" in labels.get(call, "").lower():
             yield call
@@ -168,6 +155,8 @@ def _validation(data: TestSetUse) -> Iterator[ast.expr]:
     pairs = [(part.arg or "", part.value) for part in data.syntax.every(ast.keyword)]
     pairs += [(name, value) for (_, name), entries in data.values.bound.items() for value, one in entries if one]
     pairs += [(function.name, value) for function in data.functions.values() for value in returned(function)]
+    watched = [(part.arg, part.value) for part in data.syntax.every(ast.keyword) if part.arg == "monitor"]
+    yield from (value for _, value in watched if TEST.fullmatch(str(getattr(value, "value", ""))))
     for name, value in pairs if CHOOSES.search(data.syntax.text) else ():
         if VALIDATION.fullmatch(name) and not name.endswith(("val", "valid", "validation")) and data.has(value):
             yield value
@@ -188,9 +177,8 @@ def _after_loop(data: TestSetUse, loop: ast.stmt) -> Iterator[ast.expr]:
     appends = [call for call in calls_in(_without_functions(loop), ("append",)) if call.args and data.has(call.args[0])]
     lists = {ast.unparse(call.func.value) for call in appends if isinstance(call.func, ast.Attribute)}
     pairs = (pair for node in _without_functions(loop) for pair in assignments(node))
-    lists |= {
-        ast.unparse(target.value) for target, value in pairs if isinstance(target, ast.Subscript) and data.has(value)
-    }
+    elements = [target for target, value in pairs if isinstance(target, ast.Subscript) and data.has(value)]
+    lists |= {ast.unparse(target.value) for target in elements}
     if not lists:
         return
     syntax = data.syntax

@@ -9,31 +9,24 @@ from collections.abc import Iterator
 from fa_lint.base import RuleCard
 from fa_lint.rules._feedback import draws
 from fa_lint.rules._flow import assignments, torch_modules
-from fa_lint.rules._selections import MISSING, filters, printed, sorted_picks
+from fa_lint.rules._selections import MISSING, SPREADS, filters, printed, sorted_picks
 from fa_lint.rules._test_data import test_set_use
 from fa_lint.rules._topic import CreditRule
-from fa_lint.rules._values import Values, calls_in, label, mentions, orders, text_of
-from fa_lint.syntax import argument, last_name, number, text_in
+from fa_lint.rules._values import Values, calls_in, has_call, label, mentions, operands_of, orders, text_of
+from fa_lint.syntax import argument, is_op, last_name, number, text_in
 
-SEEDS = (
-    "manual_seed",
-    "manual_seed_all",
-    "seed",
-    "seed_everything",
-    "set_seed",
-    "default_rng",
-    "RandomState",
-    "PRNGKey",
-)
-CLOCKS = ("time", "time_ns", "urandom", "getpid", "now", "perf_counter", "monotonic")
+GENERATORS = ("default_rng", "RandomState", "PRNGKey")
+SEEDS = (*GENERATORS, "manual_seed", "manual_seed_all", "seed", "seed_everything", "set_seed")
+CLOCKS = ("hash", "time", "time_ns", "urandom", "getpid", "now", "perf_counter", "monotonic")
 REMOVALS = ("delete", "remove", "pop", "drop")
 UNEQUAL = (ast.IsNot, ast.NotEq)
+RUNS = {"seed", "run", "repeat", "repetition", "rep", "trial", "replicate"}
 WORST = ("min", "argmin", "idxmin", "amin", "max", "argmax", "idxmax", "amax")
 TRIMS = ("trim_mean", "trimboth", "trim1", "nlargest", "nsmallest")
 BACKPROP = {"bp", "backprop", "backpropagation"}
+RANDOM_LAYERS = ("torch.nn.Linear", "torch.nn.Conv", "torch.nn.Dropout", "torch.nn.Embedding", "torch.nn.init.")
 BUDGETS = {"epoch", "epochs", "step", "steps", "iterations", "iters", "grid", "lrs", "rates", "trials"}
 SPREAD = re.compile(r"(.*[\W_])?(std|stdev|sd|standard[ _]deviation)\W*", re.I | re.S)
-SPREADS, ROOTS, POOLS = ("std", "stdev", "pstdev"), ("sqrt",), ("stack", "ravel", "flatten", "reshape", "concatenate")
 
 
 class ChosenRuns(CreditRule):
@@ -48,13 +41,10 @@ class ChosenRuns(CreditRule):
         pitfall=11,
         name="chosen-runs",
         title="runs are selected by their result, or are not comparable",
-        why="the mean over selected runs describes the selection and not the method; runs without a recorded seed, with other "
-        "budgets or with another kind of error cannot be compared or repeated",
-        fix="report all runs of seeds that were chosen before, with equal budgets; set each run's seed before anything is drawn; "
-        "report failed runs as failed, and the standard deviation over seeds",
-        cannot_see="a selection without a condition on results, such as a list of seeds; seeds and budgets in a configuration file",
+        why="a mean over selected runs describes the selection; runs with other seeds or budgets are not comparable",
+        fix="report all runs of seeds chosen before, with equal budgets and their deviation; seed before any draw",
     )
-    clues = (("seed", "rand", "acc", "std", "sem", "bp", "backprop"),)
+    clues = (("seed", "rand", "acc", "std", "sem", "bp", "backprop", "frozen"),)
 
 
 def _removed(values: Values) -> Iterator[tuple[ast.AST, str]]:
@@ -103,16 +93,21 @@ def _seeds(values: Values) -> Iterator[tuple[ast.AST, str]]:
     seeding = [call for call in calls_in(syntax.every(ast.Call), SEEDS) if call.args or call.keywords]
     for call in seeding:
         if calls_in(values.near(call), CLOCKS):
-            yield call, "takes the seed from the clock, so the run cannot be repeated"
+            yield call, "takes the seed from the clock or from hash(), so the run cannot be repeated"
     fields = [part for part in syntax.every(ast.AnnAssign) if label(part.target) == "seed"]
     if not any(mentions(part, "seed") for call in seeding for part in call.args):
         for call in (call for call in seeding if number(argument(call, 0)) is not None):
             scope = syntax.function_of(call)
             named = [part.arg for part in ast.walk(getattr(scope, "args", scope)) if isinstance(part, ast.arg)]
-            if use.trains(scope) and ("seed" in named or (fields and scope is syntax.tree)):
+            if use.trains(scope) and (any(text_of(name) & RUNS for name in named) or (fields and scope is syntax.tree)):
                 yield call, "is a constant, so the seed of a run has no effect"
     loops = [part for part in syntax.tree.body if isinstance(part, (ast.For, ast.While))]
     is_script = "__main__" in syntax.text or any(map(use.trains, loops))
+    seeded = {syntax.resolve(call.func).partition(".")[0] for call in seeding}
+    others = re.search(r"manual_seed|seed_everything|set_seed|seed_all|Generator|PRNGKey|manual", syntax.text)
+    makes_layers = [call for call in syntax.every(ast.Call) if syntax.resolve(call.func).startswith(RANDOM_LAYERS)]
+    if is_script and makes_layers and seeded and seeded <= {"numpy", "random"} and not others:
+        yield seeding[0], "does not seed torch, so weights, feedback and dropout differ in every run"
     random_calls = [call for call in syntax.every(ast.Call) if draws(syntax, call)]
     if is_script and random_calls and not re.search("seed|rng|randomstate|generator|checkpoint", syntax.text, re.I):
         yield random_calls[0], "draws random numbers, and the script sets no seed"
@@ -122,77 +117,73 @@ def _late_seeds(values: Values) -> Iterator[tuple[ast.AST, str]]:
     """Yield each seed that a block sets after it has created a network or drawn its parameters."""
     syntax = values.syntax
     random_parts = {node.name for node in torch_modules(syntax)}
-    random_parts |= {
-        name for name, node in values.functions.items() if draws(syntax, node) and not mentions_generator(node)
-    }
-    seeders = {*SEEDS, *(name for name, node in values.functions.items() if _calls(node, SEEDS))}
-    for block in (
-        part.body for part in (syntax.tree, *syntax.parents) if isinstance(getattr(part, "body", None), list)
-    ):
+    drawing = {name: node for name, node in values.functions.items() if draws(syntax, node)}
+    random_parts |= {name for name, node in drawing.items() if not mentions_generator(node)}
+    seeders = {*SEEDS, *(name for name, node in values.functions.items() if has_call(node, *SEEDS))}
+    bodies = [getattr(part, "body", None) for part in (syntax.tree, *syntax.parents)]
+    for block in (body for body in bodies if isinstance(body, list)):
         created = None
         for statement in block:
-            if _calls(statement, seeders) or isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
+            if has_call(statement, *seeders) or isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
                 later = any(map(test_set_use(syntax).trains, block[block.index(statement) :]))
                 if created and later and isinstance(statement, ast.Expr) and not mentions_generator(statement):
                     yield statement, f"sets the seed after `{syntax.snippet(created)}` has drawn random numbers"
                 if not isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
                     break
             elif created is None and isinstance(statement, ast.Assign) and not mentions(statement.value, "seed"):
-                makes = _calls(statement.value, random_parts) or draws(syntax, statement.value)
+                makes = has_call(statement.value, *random_parts) or draws(syntax, statement.value)
                 created = statement if makes and not mentions_generator(statement) else None
 
 
-def _calls(node: ast.AST, names: set[str] | tuple[str, ...]) -> bool:
-    return any(isinstance(part, ast.Call) and last_name(part.func) in names for part in ast.walk(node))
-
-
 def mentions_generator(node: ast.AST) -> bool:
-    return any(isinstance(part, ast.keyword) and part.arg == "generator" for part in ast.walk(node)) or mentions(
-        node, "rng"
-    )
+    keywords = [part.arg for part in ast.walk(node) if isinstance(part, ast.keyword)]
+    return "generator" in keywords or mentions(node, "rng")
 
 
 def _spreads(values: Values) -> Iterator[tuple[ast.AST, str]]:
-    for node in values.syntax.every(ast.BinOp):
-        is_error = isinstance(node.op, ast.Div) and _calls(node.left, SPREADS) and _calls(node.right, ROOTS)
-        if is_error and _calls(node.left, POOLS) and text_in(node.right) & {"size", "numel"}:
-            yield node, "counts every epoch or layer of a run as an independent sample"
     for text, value in printed(values.syntax):
         if SPREAD.fullmatch(text) and any(map(_is_standard_error, values.near(value))):
             yield value, "is a standard error that is called a standard deviation"
-    for call in values.syntax.every(ast.Call):
-        if (
-            last_name(call.func) in ("add_suffix", "rename")
-            and "sem" in text_in(call)
-            and any(map(SPREAD.fullmatch, text_in(call)))
-        ):
+    for call in values.calls("add_suffix", "rename"):
+        if "sem" in text_in(call) and any(map(SPREAD.fullmatch, text_in(call))):
             yield call, "is a standard error that is called a standard deviation"
 
 
 def _is_standard_error(node: ast.AST) -> bool:
-    is_quotient = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)
-    is_quotient = (
-        is_quotient
-        and _calls(node.left, SPREADS)
-        and (_calls(node.right, ROOTS) or ast.unparse(node.right).endswith("** 0.5"))
-    )
-    return is_quotient or (isinstance(node, ast.Call) and last_name(node.func) == "sem")
+    is_quotient = is_op(node, ast.Div) and has_call(node.left, *SPREADS)
+    is_root = is_quotient and (has_call(node.right, "sqrt") or ast.unparse(node.right).endswith("** 0.5"))
+    return is_root or bool(calls_in([node], ("sem",)))
+
+
+def _best_seed(values: Values) -> Iterator[tuple[ast.AST, str]]:
+    """Yield each printed maximum over runs, unless the minimum is printed too."""
+    lowest = {ast.unparse(part) for call in values.calls("min", "amin") for part in operands_of(values.syntax, call)}
+    shown = [part for _, value in printed(values.syntax) for part in ast.walk(value)]
+    for call in calls_in(shown, ("max", "amax", "nanmax")):
+        runs = operands_of(values.syntax, call)[:1]
+        loops = [loop for part in runs for one in values.same(part) for loop in values.syntax.ancestors(one)]
+        over_seeds = any(isinstance(loop, ast.For) and text_of(ast.unparse(loop.target)) & RUNS for loop in loops)
+        if over_seeds and values.is_result(call) and ast.unparse(runs[0]) not in lowest:
+            yield call, "is the result of the best run, and not of all runs"
 
 
 def _budgets(values: Values) -> Iterator[tuple[ast.AST, str]]:
-    """Yield each table with another number of epochs or settings for backpropagation."""
+    """Yield each table or condition with other epochs or settings for backpropagation or a control."""
     tables = [(label(target), value) for node in values.syntax.parents for target, value in assignments(node)]
+    for name, choice in tables:
+        controls = {word for text in text_in(getattr(choice, "test", ast.Pass())) for word in text_of(text)}
+        if text_of(name) & BUDGETS and controls & {*BACKPROP, "frozen", "control", "baseline"}:
+            yield choice, "gives the control another budget than the method"
     tables += [(ast.unparse(node.target), node.iter) for node in values.syntax.every(ast.For)]
     for name, table in tables:
         rows = [part.elts for part in getattr(table, "elts", []) if len(getattr(part, "elts", [])) == 2]
         rows += zip(getattr(table, "keys", []), getattr(table, "values", []), strict=False)
-        sizes = {
-            str(getattr(key, "value", "")): len(getattr(value, "elts", [])) or number(value) for key, value in rows
-        }
+        counts = [(key, len(getattr(value, "elts", [])) or number(value)) for key, value in rows]
+        sizes = {str(getattr(key, "value", "")): count for key, count in counts}
         has_backprop = any(text_of(key) & BACKPROP for key in sizes)
         if text_of(name) & BUDGETS and has_backprop and len({*sizes.values()}) > 1 and None not in sizes.values():
             yield table, "gives backpropagation another number of epochs or trials than the other methods"
 
 
-ChosenRuns.patterns = (_removed, _repeated, _seeds, _late_seeds, _spreads, _budgets)
+ChosenRuns.patterns = (_removed, _repeated, _seeds, _late_seeds, _spreads, _best_seed, _budgets)
 RULE = ChosenRuns()

@@ -6,7 +6,8 @@ import ast
 from collections.abc import Iterator
 
 from fa_lint.base import Hit, LintRule, RuleCard
-from fa_lint.rules._cosine import handwritten
+from fa_lint.rules._cosine import floor
+from fa_lint.rules._values import values_of
 from fa_lint.syntax import Syntax, argument, open_ended
 
 # Dotted name → position of eps among the arguments.
@@ -34,10 +35,8 @@ class ClampedCosine(LintRule):
         pitfall=2,
         name="clamped-cosine",
         title="a cosine replaces small norms by eps",
-        why="a norm below eps = 1e-8 is replaced by eps: for gradients with norms of 1e-10, the cosine is up to 10⁴ times too "
-        "small, and looks like a loss of alignment",
+        why="norms below eps are replaced by eps: for gradients of 1e-10, the cosine is up to 10⁴ times too small",
         fix="divide by the norms in float64 (and report N/A if a norm is 0), or pass an eps below 1e-10, such as eps=1e-30",
-        cannot_see="the norms of the vectors; an eps that is computed; a cosine function that is passed to another function",
     )
     clues = (("cosine_similarity", "CosineSimilarity", "norm"),)
 
@@ -56,7 +55,12 @@ class ClampedCosine(LintRule):
             eps = DEFAULT if eps_node is None else syntax.number(eps_node)
             if eps is not None and eps >= HARMLESS_BELOW:
                 yield Hit(call, _what(syntax, call, eps_node, eps))
-        yield from handwritten(syntax)
+        values = values_of(syntax)
+        is_numeric = not syntax.names.packages.isdisjoint(("torch", "numpy", "jax"))
+        for node in (node for node in values.cosines if isinstance(node, ast.BinOp) and is_numeric):
+            eps = next((eps for part in values.near(node.right) if (eps := floor(syntax, part)) is not None), None)
+            if eps is not None:
+                yield Hit(node, f"`{syntax.snippet(node)}` is a cosine whose norms have the lower bound {eps:g}")
 
 
 def _what(syntax: Syntax, call: ast.Call, eps_node: ast.AST | None, eps: float) -> str:

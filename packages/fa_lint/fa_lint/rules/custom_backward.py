@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 
 from fa_lint.base import Hit, LintRule, RuleCard
-from fa_lint.rules._cosine import compared_vectors
 from fa_lint.rules._custom_backward import applies, feedback_functions, names_feedback
 from fa_lint.rules._values import Values, values_of
 from fa_lint.syntax import Syntax, last_name
@@ -36,9 +35,6 @@ class CustomBackward(LintRule):
         "signal, so its cosine with the feedback is 1.0, and norms, gain and fidelity describe the feedback too",
         fix='compute the true gradient from the forward pass with `fa_registry.adapt(model, …, gradient="forward")`, '
         "and compare the feedback with this gradient",
-        cannot_see="a product inside a function that forward or backward calls; a matrix that is the weight on some paths; "
-        "feedback without a matrix product; tensors in a dictionary; a Function, or an alignment with its `.grad`, in another "
-        "file; hooks and detached terms that replace gradients",
     )
     clues = (("autograd",), ("Function", "import *"), ("backward", "vjp"))
 
@@ -66,25 +62,21 @@ def _has_alternative(syntax: Syntax, call: ast.Call) -> bool:
     """Return whether a condition decides about a call, or another `return` ends the function before it."""
     parents, function = [*syntax.ancestors(call)], syntax.function_of(call)
     ends = [part for part in ast.walk(function) if isinstance(part, ast.Return) and part not in parents]
-    is_conditional = any(
-        isinstance(part, (ast.If, ast.IfExp)) and syntax.function_of(part) is function for part in parents
-    )
+    conditions = [part for part in parents if isinstance(part, (ast.If, ast.IfExp))]
+    is_conditional = any(syntax.function_of(part) is function for part in conditions)
     return is_conditional or any(part.lineno < call.lineno for part in ends)
 
 
 def _alignments(syntax: Syntax) -> Iterator[Hit]:
     """Yield each cosine between the `.grad` of a model and a vector that is not a gradient."""
     values = values_of(syntax)
-    for node, sides in compared_vectors(syntax):
+    for node, sides in values.pairs:
         for gradient, vector in (sides, sides[::-1]):
             owners = _owners(values, gradient)
             is_reference = any(REFERENCE.fullmatch(word) for owner in owners for word in owner.split("."))
             if owners and not is_reference and not _is_gradient(values, vector):
-                yield Hit(
-                    node,
-                    f"`{syntax.snippet(node)}` expects a gradient in `{syntax.snippet(gradient)}`, found `.grad` of a model "
-                    "with a custom backward pass",
-                )
+                expected = f"expects a gradient in `{syntax.snippet(gradient)}`, found `.grad` of a model"
+                yield Hit(node, f"`{syntax.snippet(node)}` {expected} with a custom backward pass")
 
 
 def _owners(values: Values, node: ast.expr) -> list[str]:

@@ -7,12 +7,11 @@ import re
 from collections.abc import Iterable, Iterator
 
 from fa_lint.base import Hit, LintRule, RuleCard
-from fa_lint.rules._cosine import compared_vectors
 from fa_lint.rules._feedback import PRODUCTS, draws, filled_in_place
 from fa_lint.rules._test_data import test_set_use
 from fa_lint.rules._topic import on_alignment, on_credit
 from fa_lint.rules._values import Values, calls_in, mentions, values_of
-from fa_lint.syntax import FUNCTIONS, Syntax, last_name
+from fa_lint.syntax import FUNCTIONS, Syntax, is_op, last_name
 
 SEEDS = ("manual_seed", "seed", "seed_everything", "set_seed", "fork_rng", "default_rng", "set_rng_state", "Generator")
 BASELINE = re.compile(r"null|baseline|chance|control|fresh|random|shuffle|permut|expected", re.IGNORECASE)
@@ -34,11 +33,8 @@ class FreshFeedback(LintRule):
         pitfall=4,
         name="fresh-feedback",
         title="Γ is measured with a new random feedback matrix",
-        why="Γ is specific to the feedback matrix of the training: with a new random matrix, Γ is about 0 for every "
-        "method, also for a network that is aligned with its feedback",
-        fix="measure with the matrix that the training used: save it as a buffer of the model, or draw it again from the "
-        "recorded seed",
-        cannot_see="a matrix that another function draws; a gradient that another function computes",
+        why="Γ belongs to the feedback of the training: with a new matrix it is about 0, also if a network is aligned",
+        fix="measure with the feedback of the training: save it as a buffer, or draw it from the recorded seed",
     )
     clues = (
         ("torch",),
@@ -51,7 +47,7 @@ class FreshFeedback(LintRule):
         """Yield the cosines with a matrix that is drawn only for these cosines."""
         values = values_of(syntax)
         by_scope: dict[ast.AST, list[tuple[ast.expr, Sides]]] = {}
-        for node, sides in compared_vectors(syntax):
+        for node, sides in values.pairs:
             by_scope.setdefault(syntax.function_of(node), []).append((node, sides))
         for scope, pairs in by_scope.items():
             is_fresh = all(any(_is_fresh(values, *order) for order in (sides, sides[::-1])) for _, sides in pairs)
@@ -69,11 +65,7 @@ def _is_fresh(values: Values, credit: ast.expr, gradient: ast.expr) -> bool:
     is_gradient = any(last_name(part) == "grad" for part in inputs) or on_alignment(values.syntax)
     if not is_gradient or _is_random(values, inputs):
         return False
-    products = [
-        [node.left, node.right]
-        for node in values.dependencies(credit)
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult)
-    ]
+    products = [[node.left, node.right] for node in values.dependencies(credit) if is_op(node, ast.MatMult)]
     products += [[*call.args, call.func] for call in calls_in(values.dependencies(credit), PRODUCTS)]
     factors = [values.dependencies(factor) for product in products for factor in product]
     return any(_is_random(values, factor) and not _adds_noise(values, factor) for factor in factors)
@@ -84,17 +76,15 @@ def _is_random(values: Values, parts: Iterable[ast.AST]) -> bool:
 
 
 def _adds_noise(values: Values, parts: Iterable[ast.AST]) -> bool:
-    sums = [part for part in parts if isinstance(part, ast.BinOp) and isinstance(part.op, (ast.Add, ast.Sub))]
+    sums = [part for part in parts if is_op(part, ast.Add, ast.Sub)]
     return any(_is_random(values, values.dependencies(part)) for part in sums)
 
 
 def _is_baseline(scope: ast.AST) -> bool:
     """Return whether a function sets a seed, or has the name of a value to expect by chance."""
     calls = [part for part in ast.walk(scope) if isinstance(part, ast.Call)]
-    is_seeded = any(
-        last_name(call.func) in SEEDS or any(part.arg == "generator" for part in call.keywords) for call in calls
-    )
-    return is_seeded or BASELINE.search(getattr(scope, "name", "")) is not None
+    is_seeded = any(part.arg == "generator" for call in calls for part in call.keywords)
+    return is_seeded or bool(calls_in(calls, SEEDS)) or BASELINE.search(getattr(scope, "name", "")) is not None
 
 
 def _escapes(values: Values, scope: ast.AST, pairs: list[tuple[ast.expr, Sides]]) -> bool:
@@ -113,23 +103,24 @@ def _drawn_again(values: Values) -> Iterator[ast.AST]:
     drawn = [call for call in syntax.every(ast.Call) if _draws_anew(values, call)]
     products = [node for node in syntax.every(ast.BinOp) if isinstance(node.op, ast.MatMult)]
     factors = {part for node in products for part in values.sources(node.right)} if drawn else set()
-    measuring = {
-        name for name, node in values.functions.items() if any(part in values.cosines for part in ast.walk(node))
-    }
+    functions = values.functions.items()
+    measuring = {name for name, node in functions if not values.cosines.isdisjoint(ast.walk(node))}
     for call in (call for call in drawn if call in factors):
-        loop = next(
-            (part for part in syntax.ancestors(call) if isinstance(part, (ast.For, ast.While, *FUNCTIONS))), None
-        )
+        loops = (ast.For, ast.While, *FUNCTIONS)
+        loop = next((part for part in syntax.ancestors(call) if isinstance(part, loops)), None)
         used_here = [node for node in products if loop in syntax.ancestors(node) and call in values.sources(node.right)]
         is_noise = any(draws(syntax, part) for node in used_here for part in values.near(node.left))
         if isinstance(loop, (ast.For, ast.While)) and use.trains(loop) and used_here and not is_noise:
             yield call
+        owner = syntax.function_of(call)
+        stepped = [one for one in syntax.every(ast.For) if use.trains(one) and owner in use.called(one)]
+        is_named = getattr(syntax.function_of(call), "name", "")
+        if stepped and used_here and not is_noise and not BASELINE.search(is_named) and is_named not in measuring:
+            yield call
         again = [other for other in drawn if other is not call and ast.unparse(other) == ast.unparse(call)]
         scope = syntax.function_of(call)
-        is_only = (
-            sum(part in values.cosines for part in syntax.parts(scope)) == 1
-            and last_name(call.func) in values.functions
-        )
+        count = sum(part in values.cosines for part in syntax.parts(scope))
+        is_only = count == 1 and last_name(call.func) in values.functions
         is_inside = is_only and not use.trains(scope) and not BASELINE.search(getattr(scope, "name", ""))
         if (again and _is_only_measured(values, call, measuring)) or is_inside:
             yield call
@@ -155,9 +146,8 @@ def _draws_anew(values: Values, call: ast.Call) -> bool:
     function = values.functions.get(last_name(call.func))
     compared = [part for node in ast.walk(function or call) if isinstance(node, ast.Compare) for part in ast.walk(node)]
     is_mask = any(isinstance(part, ast.Call) and draws(values.syntax, part) for part in compared)
-    is_seeded = (
-        any(part.arg == "generator" for part in call.keywords) or mentions(call, "seed") or mentions(call, "gen")
-    )
+    has_generator = any(part.arg == "generator" for part in call.keywords)
+    is_seeded = has_generator or mentions(call, "seed") or mentions(call, "gen")
     return not is_seeded and not is_mask and draws(values.syntax, function or call)
 
 

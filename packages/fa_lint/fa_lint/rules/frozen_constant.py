@@ -11,7 +11,7 @@ from fa_lint.rules._accuracy import accuracies
 from fa_lint.rules._flow import assignments
 from fa_lint.rules._selections import printed
 from fa_lint.rules._topic import on_alignment
-from fa_lint.syntax import Syntax, last_name, number
+from fa_lint.syntax import Syntax, is_op, last_name, number
 
 CONTROL = r"(frozen|freeze|freezed|untrained|readout_only|head_only|random_blocks|random_features)"
 RESULT = r"(acc|accs|accuracy|accuracies|top1|score|baseline|control|result|perf|performance|test|eval|reference|ref)"
@@ -36,27 +36,10 @@ class FrozenConstant(LintRule):
         pitfall=10,
         name="frozen-constant",
         title="the result of the frozen control is a number in the code",
-        why="a number in the code stays the same if the data, the network or the seed change, so the "
-        "method is compared with a control of another setting",
+        why="the number stays the same if data, network or seed change, so it is a control of another setting",
         fix="train the control with frozen blocks in the same setting and with the same seed, and read its result from that run",
-        cannot_see="a number without a name or comment about frozen blocks, unless it is subtracted from an accuracy; a number in "
-        "a configuration file",
     )
-    clues = (
-        (
-            "frozen",
-            "Frozen",
-            "FROZEN",
-            "freeze",
-            "untrained",
-            "UNTRAINED",
-            "readout_only",
-            "head_only",
-            "random_blocks",
-            "random_features",
-            "backward(",
-        ),
-    )
+    clues = (("rozen", "FROZEN", "freeze", "ntrained", "UNTRAINED", "_only", "random_", "backward("),)
 
     def hits(self, syntax: Syntax) -> Iterator[Hit]:
         """Yield each number that is the result of a frozen control."""
@@ -65,16 +48,11 @@ class FrozenConstant(LintRule):
             result = number(value)
             is_result = (NAMED.fullmatch(name) and "margin" not in name.lower()) or commented  # a margin is a limit
             if result is not None and 0 < result <= 100 and result != 1 and is_result:
-                yield Hit(
-                    value,
-                    f"`{name}` is the fixed number {result:g} and not the result of a frozen control that was trained",
-                )
+                yield Hit(value, f"`{name}` is the fixed number {result:g}, not the result of a trained frozen control")
         if on_alignment(syntax):
             for node, result in _margins(syntax):
-                yield Hit(
-                    node,
-                    f"`{syntax.snippet(node)}` is a margin over the fixed number {result:g}, not over a control that was trained",
-                )
+                text = f"is a margin over the fixed number {result:g}, not over a control that was trained"
+                yield Hit(node, f"`{syntax.snippet(node)}` {text}")
 
 
 def _margins(syntax: Syntax) -> Iterator[tuple[ast.BinOp, float]]:
@@ -94,16 +72,15 @@ def _margins(syntax: Syntax) -> Iterator[tuple[ast.BinOp, float]]:
 def _compared(syntax: Syntax, name: str) -> bool:
     """Return whether code compares a variable with an accuracy, or subtracts one from the other."""
     for node in syntax.parents:
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub):
+        if is_op(node, ast.Sub):
             sides = [node.left, node.right]
         elif isinstance(node, ast.Compare):
             sides = [node.left, *node.comparators]
         else:
             continue
         names = [{last_name(part) for part in ast.walk(side)} for side in sides]
-        if any(name in side for side in names) and any(
-            MEASURED.fullmatch(one) for side in names for one in side - {name}
-        ):
+        others = {one for side in names for one in side - {name}}
+        if any(name in side for side in names) and any(map(MEASURED.fullmatch, others)):
             return True
     return False
 

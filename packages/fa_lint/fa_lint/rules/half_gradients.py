@@ -15,14 +15,8 @@ AUTOCASTS = ("torch.autocast", "torch.amp.autocast", "torch.amp.autocast_mode.au
 CUDA_AUTOCASTS = ("torch.cuda.amp.autocast", "torch.cuda.amp.autocast_mode.autocast")  # float16 by default
 DEFAULTS = ("torch.set_default_dtype", "torch.set_default_tensor_type")
 GRADIENTS = ("torch.autograd.grad", "torch.autograd.backward", "torch.func.grad", "torch.func.vjp", "torch.func.jacrev")
-CONSTANTS = (
-    "torch.tensor",
-    "torch.as_tensor",
-    "torch.full",
-    "torch.nn.Buffer",
-    "torch.nn.buffer.Buffer",
-    "torch.finfo",
-)
+BUFFERS = ("torch.nn.Buffer", "torch.nn.buffer.Buffer")
+CONSTANTS = (*BUFFERS, "torch.tensor", "torch.as_tensor", "torch.full", "torch.finfo")
 SCALES = ("scale", "scale_loss")  # methods of scalers and of apex
 NO_GRADIENT = ("torch.no_grad", "torch.inference_mode", "torch.autograd.grad_mode.no_grad")
 
@@ -40,29 +34,25 @@ class HalfGradients(LintRule):
         pitfall=3,
         name="half-gradients",
         title="gradients are computed in float16",
-        why="the smallest positive float16 number is 6e-8: smaller gradients become exactly 0, so cosines with these gradients "
-        "have no meaning",
+        why="gradients below 6e-8 are exactly 0 in float16, so cosines with these gradients have no meaning",
         fix="use torch.bfloat16 or float32; in training, scale the loss with a GradScaler before every backward pass",
-        cannot_see="a precision that a Trainer option, a configuration file or a variable selects",
     )
     clues = (("half", "float16", "autocast", "HalfTensor"), ("backward", "grad", "vjp", "jacrev"))
 
     def hits(self, syntax: Syntax) -> Iterator[Hit]:
         """Yield the casts to float16 if the file also computes gradients of an unscaled loss."""
         casts = [(call, action) for call, name in syntax.calls() if (action := _cast(syntax, call, name))]
-        casts = [
-            (call, text)
-            for call, text in casts
-            if not _without_gradient(syntax, call)
-            and (syntax.resolve(call.func) or not _is_constant(values_of(syntax), call.func.value))
-        ]
+        casts = [(call, text) for call, text in casts if not _is_harmless(syntax, call)]
         gradient_call = _unscaled_gradient(syntax) if casts else None
         if gradient_call is not None:
             for call, action in casts:
-                yield Hit(
-                    call,
-                    f"`{syntax.snippet(call)}` {action}, and `{syntax.snippet(gradient_call)}` computes gradients without scaling",
-                )
+                text = f"{action}, and `{syntax.snippet(gradient_call)}` computes gradients without scaling"
+                yield Hit(call, f"`{syntax.snippet(call)}` {text}")
+
+
+def _is_harmless(syntax: Syntax, call: ast.Call) -> bool:
+    is_method = not syntax.resolve(call.func)
+    return _without_gradient(syntax, call) or (is_method and _is_constant(values_of(syntax), call.func.value))
 
 
 def _cast(syntax: Syntax, call: ast.Call, name: str) -> str:
@@ -74,9 +64,8 @@ def _cast(syntax: Syntax, call: ast.Call, name: str) -> str:
         return "casts to float16"
     values = [*call.args, *(keyword.value for keyword in call.keywords)]
     is_leaf = any(part.arg == "requires_grad" for part in call.keywords)
-    if (method in ("to", "type") or name in DEFAULTS or is_leaf) and any(
-        syntax.resolve(value) in HALF for value in values
-    ):
+    is_half = any(syntax.resolve(value) in HALF for value in values)
+    if is_half and (method in ("to", "type") or name in DEFAULTS or is_leaf):
         return "casts to float16"
     return ""
 

@@ -6,14 +6,12 @@ import ast
 from collections.abc import Iterator
 
 from fa_lint.base import Hit, LintRule, RuleCard
-from fa_lint.rules._values import Values, calls_in, values_of
+from fa_lint.rules._values import SAME_VALUES, Values, calls_in, values_of
 from fa_lint.syntax import Syntax, argument, last_name, number, open_ended, text_in
 
 LOSS, GRADIENT, CRITERION = "mean loss", "gradient of a mean loss", "mean-reduced criterion"
 LOSSES = ("cross_entropy", "nll_loss", "mse_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits")
 CRITERIA = ("CrossEntropyLoss", "NLLLoss", "MSELoss", "BCELoss", "BCEWithLogitsLoss")
-SHAPES = ("flatten", "reshape", "view", "squeeze", "unsqueeze", "contiguous", "T", "mT", "transpose", "permute")
-SAME_VALUES = (*SHAPES, "detach", "clone", "cpu", "cuda", "float", "double", "to", "abs")
 PARAMETERS = {"parameters", "named_parameters", "weight", "bias", "weights", "params", "param", "p", "W", "w", "b"}
 NORMS = ("torch.norm", "torch.functional.norm", "torch.linalg.norm", "torch.linalg.vector_norm")
 
@@ -31,17 +29,10 @@ class MeanReduced(LintRule):
         pitfall=8,
         name="mean-reduced",
         title="norms per sample of a mean-reduced gradient",
-        why="the mean over N samples divides the gradient of each sample by N: the norm depends on the batch size, so limits and "
-        "comparisons are not valid for another batch size",
+        why="the mean over N samples divides each gradient by N, so norms and limits depend on the batch size",
         fix='compute the gradient of the sum (reduction="sum"), or multiply the gradient by the number of samples',
-        cannot_see="a loss or norm that another function computes, hooks, gradients that are multiplied by N later, "
-        "norms computed without a norm function",
     )
-    clues = (
-        ("norm",),
-        ("autograd", ".grad"),
-        ("entropy", "Entropy", "nll_loss", "NLLLoss", "mse_loss", "MSELoss", "BCE"),
-    )
+    clues = (("norm",), ("autograd", ".grad"), ("ntropy", "nll_loss", "NLLLoss", "mse_loss", "MSELoss", "BCE"))
 
     def hits(self, syntax: Syntax) -> Iterator[Hit]:
         """Yield each per-sample norm of the gradient of a mean loss."""
@@ -123,11 +114,8 @@ class _Kinds:
 
     def _arithmetic(self, operation: ast.operator, *sides: ast.expr) -> str:
         is_scaled = isinstance(operation, (ast.Mult, ast.Div)) and any(isinstance(side, ast.Constant) for side in sides)
-        return (
-            next(filter(None, map(self.of, sides)), "")
-            if is_scaled or isinstance(operation, (ast.Add, ast.Sub))
-            else ""
-        )
+        is_followed = is_scaled or isinstance(operation, (ast.Add, ast.Sub))
+        return next(filter(None, map(self.of, sides)), "") if is_followed else ""
 
 
 def _per_sample_norm(syntax: Syntax, call: ast.Call) -> ast.expr | None:

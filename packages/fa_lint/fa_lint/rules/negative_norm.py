@@ -10,13 +10,8 @@ from fa_lint.base import Hit, LintRule, RuleCard
 from fa_lint.syntax import Syntax, argument, number, open_ended
 
 # Dotted name → negative orders that are not reported: for a matrix, −2 means the smallest singular value.
-FUNCTIONS = {
-    "torch.norm": (),
-    "torch.functional.norm": (),
-    "torch.Tensor.norm": (),
-    "torch.linalg.vector_norm": (),
-    "torch.linalg.norm": (-2,),
-}
+VECTOR_NORMS = ("torch.norm", "torch.functional.norm", "torch.Tensor.norm", "torch.linalg.vector_norm")
+FUNCTIONS = {**dict.fromkeys(VECTOR_NORMS, ()), "torch.linalg.norm": (-2,)}
 HARMLESS = sys.stdlib_module_names | {"", "numpy"}  # "" is a relative import
 NOT_TENSORS = ("sympy", "sage", "mpmath", "flint", "numpy", "scipy", "jax", "tensorflow", "cupy")
 
@@ -36,8 +31,6 @@ class NegativeNorm(LintRule):
         why="the first argument of norm is the order p, and not the dimension: the result is the single number "
         "(Σ|x|⁻¹)⁻¹ over all elements, which is close to zero, and torch raises no error",
         fix="norm(dim=-1)",
-        cannot_see="a −1 in a variable or in *args; an object with a method norm that is not a tensor; "
-        "a file that imports other libraries and does not import torch",
     )
     clues = (("norm(", "norm as", "import norm", "torch.norm", "linalg.norm"), ("-1", "-2", "-3"))
 

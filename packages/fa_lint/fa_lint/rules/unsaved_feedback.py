@@ -8,25 +8,12 @@ from collections.abc import Iterator
 from fa_lint.base import Hit, LintRule, RuleCard
 from fa_lint.rules._feedback import MEASURES, draws, is_feedback, is_gamma
 from fa_lint.rules._flow import assignments, is_own, saved_names, torch_modules, transient, wrapped
-from fa_lint.rules._selections import printed
+from fa_lint.rules._selections import filled, is_empty_test, printed
 from fa_lint.rules._topic import feedback_factors, on_alignment, on_credit, on_fourier_features
-from fa_lint.rules._values import Values, calls_in, label, operands_of, values_of
-from fa_lint.syntax import Syntax, argument, last_name, number, text_in
-
-FILLS = (
-    "fillna",
-    "nan_to_num",
-    "where",
-    "masked_fill",
-    "masked_fill_",
-    "putmask",
-    "copyto",
-    "index_fill",
-    "index_fill_",
-)
+from fa_lint.rules._values import Values, calls_in, values_of
+from fa_lint.syntax import Syntax, argument, last_name, text_in
 
 LOOKUPS = ("get", "pop", "setdefault", "getattr")
-MOST_FLOOR = 1e-3  # a norm below such a number counts as zero
 
 
 class UnsavedFeedback(LintRule):
@@ -45,8 +32,6 @@ class UnsavedFeedback(LintRule):
         "default of 1.0 would report perfect alignment",
         fix='write self.register_buffer("B", torch.randn(…)), because a buffer is saved and moved with the model; without B, '
         "report Γ as N/A with a reason",
-        cannot_see="feedback outside of an nn.Module, or with an unusual name and used by another file (not found); feedback "
-        "that other code saves or re-initialises from a stored seed (reported nevertheless)",
     )
     clues = (("torch", "eedback", "dfa", "DFA", "numpy"), ("rand", "normal", "uniform", "bernoulli", "init.", "1"))
 
@@ -57,7 +42,7 @@ class UnsavedFeedback(LintRule):
             if saved is not None and not on_fourier_features(syntax):
                 yield from _plain_attributes(syntax, owner, saved)
         yield from _gamma_defaults(syntax)
-        for node in filled_with_one(values_of(syntax)) if on_credit(syntax) else ():
+        for node in filled(values_of(syntax), 1) if on_credit(syntax) else ():
             yield Hit(node, f"`{syntax.snippet(node)}` reports perfect alignment where a cosine is undefined")
 
 
@@ -129,7 +114,7 @@ def _is_default(syntax: Syntax, name: str, value: ast.expr) -> bool:
         return is_gamma(name) or measures
     if not isinstance(block, ast.If) or statement not in block.body:
         return False
-    return (is_gamma(name) and _asks_for_feedback(block.test)) or (measures and _is_empty_test(block.test))
+    return (is_gamma(name) and _asks_for_feedback(block.test)) or (measures and is_empty_test(block.test))
 
 
 def _is_one(node: ast.AST) -> bool:
@@ -144,46 +129,6 @@ def _asks_for_feedback(test: ast.expr) -> bool:
     is_presence = isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.Is, ast.IsNot, ast.In, ast.NotIn))
     is_negated = isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
     return (is_presence or is_negated or isinstance(test, ast.Name)) and any(map(is_feedback, text_in(test)))
-
-
-def _is_empty_test(test: ast.expr) -> bool:
-    """Return whether a condition tests for a missing or zero value, such as `credit is None`."""
-    if isinstance(test, ast.BoolOp):
-        return any(map(_is_empty_test, test.values))
-    if isinstance(test, ast.Compare):
-        limit = number(test.comparators[0])
-        zero = isinstance(test.ops[0], (ast.Eq, ast.Lt, ast.LtE)) and limit is not None and 0 <= limit <= MOST_FLOOR
-        return zero or isinstance(test.ops[0], (ast.Is, ast.NotIn))
-    return isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
-
-
-def filled_with_one(values: Values) -> Iterator[ast.AST]:
-    """Yield each expression that sets a part of an array of cosines to 1."""
-    syntax = values.syntax
-    for node in syntax.parents:
-        for target, value in assignments(node):
-            index = target.slice if isinstance(target, ast.Subscript) else None
-            is_part = isinstance(index, ast.Tuple) or (
-                index is not None and number(index) is None and not label(target)
-            )
-            if is_part and number(value) == 1 and values.is_cosine(target if label(target) else target.value):
-                yield node
-        if (
-            isinstance(node, ast.IfExp)
-            and number(node.body) == 1
-            and _is_empty_test(node.test)
-            and values.is_cosine(node)
-        ):
-            yield node
-        name = last_name(node.func) if isinstance(node, ast.Call) else ""
-        operands = [*operands_of(syntax, node), *(part.value for part in node.keywords)] if name in FILLS else []
-        filling = [part for part in operands if number(part) == 1 or _is_ones(part)]
-        if filling and any(map(values.is_cosine, operands)):
-            yield node
-
-
-def _is_ones(node: ast.expr) -> bool:
-    return isinstance(node, ast.Call) and last_name(node.func) in ("ones", "ones_like", "tensor") and bool(node.args)
 
 
 RULE = UnsavedFeedback()
