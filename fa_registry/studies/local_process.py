@@ -9,7 +9,6 @@ modules. The server computes nothing, because no thread pool and no GPU may be i
 from __future__ import annotations
 
 import faulthandler
-import gc
 import multiprocessing
 import os
 import signal
@@ -175,7 +174,7 @@ def _ensure_forkserver(context: BaseContext) -> None:
 
 
 def _preloaded() -> list[str]:
-    """Return the modules that the fork server imports: those of this process, and those that jobs would import late."""
+    """Return the modules that the fork server imports: this process has them, or jobs import them late."""
     names = [name for name in sys.modules if _is_preloaded(name)]
     late = [name for loaded, names_late in IMPORTED_LATE.items() if loaded in sys.modules for name in names_late]
     return ["fa_registry.studies.fork_server", *names, *late]
@@ -221,8 +220,6 @@ def _main_hidden(unless: bool) -> Iterator[None]:
 
 def _work(connection: Connection, environment: Mapping[str, str], folder: str) -> None:
     """Run one batch, with temporary files in `folder`."""
-    gc.freeze()  # what the fork server has imported is not searched for cycles
-    gc.enable()
     _end_with_parent()
     outlive_readers()  # a method may print
     if sys.stderr:

@@ -1,4 +1,4 @@
-"""Imports and lookups that every training job needs, and whose results do not change while a command runs.
+"""Imports and lookups that all training jobs need, with results that stay equal during a command.
 
 The fork server of `local_process` imports this module, so each job starts with the built-in plug-ins and with the results in the
 caches of these functions. Nothing here opens a store, starts a thread or imports a third-party plug-in, because all jobs inherit

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import gc
 import json
 import logging
 import os
@@ -188,7 +187,7 @@ LOOKUPS = (
 
 
 def training_with_imports(job, stop, report):
-    """A training job that writes which modules it imports, how often it repeats a lookup, and whether it searches for cycles."""
+    """A training job that writes which modules it imports and which lookups it repeats."""
     from fa_registry.studies.training_job import training_steps
 
     def misses():
@@ -198,6 +197,6 @@ def training_with_imports(job, stop, report):
     modules, before = set(sys.modules), misses()
     result = yield from training_steps(job, stop, report)
     repeated = [name for name, old, new in zip(LOOKUPS, before, misses(), strict=True) if new != old]
-    lines = {"imported": sorted(set(sys.modules) - modules), "repeated": repeated, "collects": gc.isenabled()}
-    Path("job.json").write_text(json.dumps({**lines, "frozen": gc.get_freeze_count()}), encoding="utf-8")
+    lines = {"imported": sorted(set(sys.modules) - modules), "repeated": repeated}
+    Path("job.json").write_text(json.dumps(lines), encoding="utf-8")
     return result
