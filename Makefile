@@ -5,7 +5,8 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # The same environment with the packages that only tests, benchmarks and generators need.
 READY_DEV := $(VENV)/.ready-dev
-INSTALL := $(BIN)/python -m pip install --constraint constraints.txt --editable
+# Bytecode of all packages would take longer than their download; Python writes it for the modules that are imported.
+INSTALL := $(BIN)/python -m pip install --no-compile --constraint constraints.txt
 
 .PHONY: demo fashion test test-long stress team check generated ui bench bench-gpu clean help
 
@@ -24,16 +25,15 @@ help:
 	@echo "make clean  remove the environment and everything generated; runs and reports stay"
 
 $(READY): pyproject.toml packages/fa_lint/pyproject.toml constraints.txt
-	@echo "Installing fa_registry and about 100 packages in $(VENV): 1.8 GB on disk with the CPU build of torch, more with a CUDA"
-	@echo "build. The installation takes about 3 minutes on a fast connection."
+	@echo "Installing fa_registry and about 100 packages in $(VENV): 1.5 GB on disk with the CPU build of torch, more with a CUDA"
+	@echo "build. The installation takes one to two minutes on a fast connection."
 	$(PYTHON) -m venv $(VENV)
-	$(INSTALL) .
-	$(INSTALL) packages/fa_lint
+	$(INSTALL) --editable . --editable packages/fa_lint
 	touch $(READY)
 
 $(READY_DEV): $(READY)
 	@echo "Installing about 50 packages for tests in $(VENV): 0.9 GB on disk. The installation takes about 1 minute on a fast connection."
-	$(INSTALL) ".[dev]"
+	$(INSTALL) --editable ".[dev]"
 	touch $(READY_DEV)
 
 demo: $(READY)

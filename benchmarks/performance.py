@@ -49,8 +49,11 @@ def _begin(measured: Mapping[str, Any]) -> Iterator[str]:
     yield f"{where(measured, 'benchmarks.readme')}, seconds by the clock.\n"
     yield line(["what", "measured", "aim"])
     yield "|---|---:|---|"
+    taken = {**measured["seconds"], "make demo": sum(measured["seconds"][part] for part in readme.PARTS)}
+    for name in readme.PARTS:
+        yield line([name, f"{taken[name]:.3g} s", ""])
     for name, most in readme.SECONDS.items():
-        seconds = measured["seconds"][name]
+        seconds = taken[name]
         yield line([name, f"{seconds:.3g} s", f"≤ {most:g} s: {verdict(seconds <= most)}"])
     yield ""
 

@@ -101,6 +101,12 @@ class Description:
     traits: Mapping[str, Any]
 
 
+@cache
+def entry_points(path: tuple[str, ...]) -> importlib.metadata.EntryPoints:
+    """Return the entry points of all packages on `path`, which is sys.path; reading them takes 20 ms."""
+    return importlib.metadata.entry_points()
+
+
 class Catalog:
     """All plug-ins of one kind, for example Catalog("methods", "method", Method).
 
@@ -288,13 +294,13 @@ class Catalog:
         files = self._folder.glob("*.py")
         return (path for path in files if not path.stem.startswith("_") and path.stem not in NOT_MEMBERS)
 
-    @cached_property  # reading every installed package's entry points takes 4 ms
+    @cached_property
     def _locations(self) -> dict[str, Location]:
         locations = {
             path.stem: Location(f"fa_registry.{self.home}.{path.stem}", "PLUGIN", str(path)) for path in self._files()
         }
         self._failed, self._shadowed, self._told = {}, [], set()
-        for entry_point in importlib.metadata.entry_points(group=f"fa_registry.{self.family}"):
+        for entry_point in entry_points(tuple(sys.path)).select(group=f"fa_registry.{self.family}"):
             self._add(locations, entry_point.name, _location(entry_point))
         return locations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import types
-from importlib.metadata import EntryPoint
+from importlib.metadata import EntryPoint, EntryPoints
 
 import pytest
 
@@ -24,9 +24,7 @@ def entry_points(monkeypatch):
 
     def install(**points: str) -> Catalog:
         found = [EntryPoint(name, value, GROUP) for name, value in points.items()]
-        monkeypatch.setattr(
-            plugin_registry.importlib.metadata, "entry_points", lambda group: found if group == GROUP else []
-        )
+        monkeypatch.setattr(plugin_registry, "entry_points", lambda path: EntryPoints(found))
         return Catalog("methods", "method", Method, card=MethodCard)
 
     return install
@@ -76,7 +74,7 @@ def test_a_builtin_name_stays_builtin_and_it_is_logged_who_wanted_it(entry_point
 
 def test_of_two_packages_with_one_name_neither_is_taken_and_both_are_named(monkeypatch, third_party):
     found = [EntryPoint("mine", f"their_method:{what}", GROUP) for what in ("GOOD", "BAD")]
-    monkeypatch.setattr(plugin_registry.importlib.metadata, "entry_points", lambda group: found)
+    monkeypatch.setattr(plugin_registry, "entry_points", lambda path: EntryPoints(found))
     methods_of = Catalog("methods", "method", Method)
     with pytest.raises(PluginError, match=r"'mine' is registered twice: .* and their/method.py \(their_method:BAD\)"):
         methods_of.get("mine")
@@ -85,7 +83,7 @@ def test_of_two_packages_with_one_name_neither_is_taken_and_both_are_named(monke
 
 def test_an_entry_point_that_is_read_twice_is_one(monkeypatch, third_party):
     found = [EntryPoint("mine", "their_method:GOOD", GROUP)] * 2
-    monkeypatch.setattr(plugin_registry.importlib.metadata, "entry_points", lambda group: found)
+    monkeypatch.setattr(plugin_registry, "entry_points", lambda path: EntryPoints(found))
     assert Catalog("methods", "method", Method).faults() == []
 
 

@@ -1,9 +1,9 @@
 """Processes of this machine that run jobs.
 
 They always end together with the process that started them. On Linux, they are forked from a server process that has imported the
-fa_registry modules of this process (a `multiprocessing` forkserver). The first process waits for these imports, and each further
-one starts in 0.1 s instead of 5 s. On other systems each process imports the modules. The server computes nothing, because no
-thread pool and no GPU may be in use during a fork.
+fa_registry modules of this process and the modules that each job would import late (a `multiprocessing` forkserver). The first
+process waits for these imports, and each further one starts in 0.1 s instead of 5 s. On other systems each process imports the
+modules. The server computes nothing, because no thread pool and no GPU may be in use during a fork.
 """
 
 from __future__ import annotations
@@ -30,11 +30,19 @@ from fa_registry.output_streams import outlive_readers
 from fa_registry.studies.scheduler import GRACE_SECONDS, Message, Process, ProcessLost, do_batch, log_to
 
 POLL_SECONDS = 0.1
-# Modules that jobs would import late, in 1 to 2 s each → the loaded module that shows that jobs will import them.
+# Loaded module → modules that each job would import late.
 IMPORTED_LATE = {
-    "torch._dynamo": "torch",  # imported by the first optimiser
-    "mlflow.store.tracking.sqlalchemy_store": "mlflow.store.tracking.sqlalchemy_store",
-    "sklearn.datasets": "sklearn.datasets",
+    "torch": ("torch._dynamo",),  # imported by the first optimiser
+    "mlflow.store.tracking.sqlalchemy_store": (
+        "mlflow.store.tracking.sqlalchemy_store",
+        "mlflow.store.tracking.sqlalchemy_workspace_store",
+        "sqlalchemy.dialects.sqlite",
+    ),
+    "fa_registry.studies.training_job": (
+        "fa_registry.studies.executors.side_by_side",
+        "pyarrow.pandas_compat",
+        "fa_registry.studies.repeated_lookups",
+    ),
 }
 KILL = getattr(signal, "SIGKILL", signal.SIGTERM)  # a signal that a process cannot ignore
 UNKNOWN = 255  # exit code of a process whose server died before the process
@@ -156,15 +164,20 @@ def _ensure_forkserver(context: BaseContext) -> None:
     """Start the fork server if it is not running."""
     if context.get_start_method() != "forkserver":
         return
-    imported = [name for name in sys.modules if _is_preloaded(name)]
-    imported += [name for name, trigger in IMPORTED_LATE.items() if trigger in sys.modules]
-    context.set_forkserver_preload(imported)
+    context.set_forkserver_preload(_preloaded())
     mark = f"{process_ownership.PREFIX}server{process_ownership.owner_suffix()}"
     (Path(util.get_temp_dir()) / mark).touch()  # names the owner, since the server's folder remains after a kill
     path = os.pathsep.join(str(entry) or os.getcwd() for entry in sys.path)
     owner = {process_ownership.VARIABLE: process_ownership.process_tag()}
     with _variables(PYTHONPATH=path, PYTHONSAFEPATH="1", **owner):
         forkserver.ensure_running()
+
+
+def _preloaded() -> list[str]:
+    """Return the modules that the fork server imports: this process has them, or jobs import them late."""
+    names = [name for name in sys.modules if _is_preloaded(name)]
+    late = [name for loaded, names_late in IMPORTED_LATE.items() if loaded in sys.modules for name in names_late]
+    return ["fa_registry.studies.fork_server", *names, *late]
 
 
 def _is_preloaded(module: str) -> bool:

@@ -140,7 +140,7 @@ def _opened(uri: str, make: bool) -> tuple[str, MlflowClient, list[Experiment]]:
             listed = _all_experiments(client)
         except (MlflowException, SQLAlchemyError):
             path = sqlite_path(uri)
-            if path and revision(path) != _newest_revision():
+            if path and revision(path) != newest_revision():
                 check_initialised(path)
             raise
     return address, client, listed
@@ -251,7 +251,7 @@ def _made_once(uri: str, address: str) -> Iterator[None]:
     with contextlib.ExitStack() as lock_stack:
         if path is None and sqlalchemy.make_url(address).get_backend_name() == "postgresql":
             lock_stack.enter_context(_advisory_lock(uri))
-        elif path is not None and revision(path) != _newest_revision():
+        elif path is not None and revision(path) != newest_revision():
             lock_stack.enter_context(_file_lock(path))
             if revision(path) is None:
                 _make(path)
@@ -336,7 +336,8 @@ def _clear(folder: Path, prefix: str) -> None:
 
 
 @functools.cache
-def _newest_revision() -> str:
+def newest_revision() -> str:
+    """Return the database schema revision that the installed MLflow creates; finding it takes 50 ms."""
     from mlflow.store.db.utils import _get_latest_schema_revision  # the function that `mlflow db upgrade` uses
 
     return _get_latest_schema_revision()

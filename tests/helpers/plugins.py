@@ -54,6 +54,7 @@ class Plugin:
             del sys.modules[name]
         shutil.rmtree(self.folder / PACKAGE / "__pycache__", ignore_errors=True)
         importlib.invalidate_caches()
+        plugin_registry.entry_points.cache_clear()
         plugin_registry.source_digest.cache_clear()
         plugin_registry.IMPORTED.clear()
         method_conformance._tested.cache_clear()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import logging
 import os
 import signal
@@ -175,3 +176,27 @@ def says_and_is_refused(job, stop, report):
     """A job that warns, and that a store refuses."""
     logging.getLogger("fa_registry.store").warning("the store of %s", job)
     raise StoreError("is full")
+
+
+LOOKUPS = (
+    "plugin_registry:entry_points",
+    "tracking.client:newest_revision",
+    "provenance:commit",
+    "provenance:versions",
+)
+
+
+def training_with_imports(job, stop, report):
+    """A training job that writes which modules it imports and which lookups it repeats."""
+    from fa_registry.studies.training_job import training_steps
+
+    def misses():
+        places = (lookup.split(":") for lookup in LOOKUPS)
+        return [getattr(sys.modules[f"fa_registry.{module}"], name).cache_info().misses for module, name in places]
+
+    modules, before = set(sys.modules), misses()
+    result = yield from training_steps(job, stop, report)
+    repeated = [name for name, old, new in zip(LOOKUPS, before, misses(), strict=True) if new != old]
+    lines = {"imported": sorted(set(sys.modules) - modules), "repeated": repeated}
+    Path("job.json").write_text(json.dumps(lines), encoding="utf-8")
+    return result

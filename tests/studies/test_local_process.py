@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import subprocess
@@ -387,3 +388,30 @@ def test_the_server_imports_no_adapter():
     assert not local_process._is_preloaded("fa_registry.external.callbacks.lightning")
     assert not local_process._is_preloaded("fa_registry.__main__")
     assert not local_process._is_preloaded("numpy")
+
+
+STUDY = """
+name = "small"
+title = "two runs"
+edition = "2026-12"
+recipe = { epochs = 1 }
+grid = [{ methods = ["dfa"], architectures = ["resmlp"], datasets = ["digits"], seeds = [1] }]
+"""
+TRAINING = """
+from fa_registry.cli import main
+from fa_registry.studies import execution
+from tests.studies import jobs
+
+execution.training_steps = jobs.training_with_imports
+main(["study", "study.toml", "--jobs", "1"])
+"""
+
+
+@pytest.mark.skipif(local_process._context().get_start_method() != "forkserver", reason="there is no process server")
+def test_a_training_job_imports_and_looks_up_nothing_again(tmp_path):
+    (tmp_path / "study.toml").write_text(STUDY, encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    subprocess.run([sys.executable, "-c", TRAINING], cwd=tmp_path, env=environment, check=True, capture_output=True)
+    job = json.loads((tmp_path / "job.json").read_text())
+    assert len(job["imported"]) < 10, job["imported"]  # small parts of libraries; without the server 700
+    assert job["repeated"] == []
