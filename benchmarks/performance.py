@@ -1,6 +1,6 @@
 """python -m benchmarks.performance: docs/performance.md from what was measured and kept in docs/measured/.
 
-`python -m benchmarks.record` measures all of it but a GPU's, which `python -m benchmarks.gpu --record` does where there is one.
+`python -m benchmarks.record` measures all of it but a GPU's, which `make bench-gpu` does where there is one.
 """
 
 from __future__ import annotations
@@ -154,12 +154,12 @@ def _card() -> Iterator[str]:
     yield "## On a GPU\n"
     measured = recorded(gpu.MEASURED)
     if measured is None:
-        yield "Not measured yet: no GPU was available where this project is built. `make bench-gpu` measures all of it on a machine"
-        yield "with one, and `python -m benchmarks.gpu --record` puts it here; until then this page claims nothing about a GPU.\n"
+        yield "Not measured yet: no GPU was available where this project is built. `make bench-gpu` measures all of it in ten minutes"
+        yield "at most on a machine with one ([how](many-machines.md#a-machine-with-a-gpu)); until then this page claims nothing about"
+        yield "a GPU.\n"
         return
-    found = gpu.Gpu.of(measured)
     yield where(measured, "benchmarks.gpu") + "\n"
-    yield "```text\n" + "\n".join(gpu.gpu_lines(found)) + "\n```\n"
+    yield "```text\n" + "\n".join(gpu.gpu_lines(measured)) + "\n```\n"
 
 
 def _row(what: str, found: Spread, least: float | None = None, most: float | None = None) -> str:
