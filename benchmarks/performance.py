@@ -49,9 +49,12 @@ def _begin(measured: Mapping[str, Any]) -> Iterator[str]:
     yield f"{where(measured, 'benchmarks.readme')}, seconds by the clock.\n"
     yield line(["what", "measured", "aim"])
     yield "|---|---:|---|"
-    for name, most in readme.SECONDS.items():
-        seconds = measured["seconds"][name]
-        yield line([name, f"{seconds:.3g} s", f"≤ {most:g} s: {verdict(seconds <= most)}"])
+    seconds = measured["seconds"]
+    for name in readme.DEMO:
+        yield line([name, f"{seconds[name]:.3g} s", ""])
+    demo = ("both, which is the demo", sum(seconds[name] for name in readme.DEMO), readme.DEMO_TARGET)
+    for name, value, most in (demo, *((name, seconds[name], most) for name, most in readme.SECONDS.items())):
+        yield line([name, f"{value:.3g} s", f"≤ {most:g} s: {verdict(value <= most)}"])
     yield ""
 
 
@@ -72,7 +75,7 @@ def _steps() -> Iterator[str]:
     yield from SPREAD
     for name, times in found.shapes.items():
         for compared, ratio in times.ratio.items():
-            yield _row(f"{name}: {compared}", ratio, most=step_time.TARGETS.get(compared))
+            yield _row(f"{name}: {compared}", ratio)
     for what, *_, share in limit.by_rate():
         words = f"{step_time.CIFAR}: share of its limit that a dfa step reaches, at the rate of {what}"
         yield _row(words, share, least=step_time.LIMIT_TARGET)
@@ -127,9 +130,9 @@ def _shares(measured: Mapping[str, Any]) -> Iterator[str]:
     yield "|---|---|---:|---|"
     for one in measured["bench"]["overheads"]:
         measuring, tracking = (
-            f"{share:.1%} (≤ {aim:.0%}: {verdict(share <= aim)})"
+            f"{share:.1%}" + (f" (≤ {aim:.0%}: {verdict(share <= aim)})" if aim else "")
             for share, aim in (
-                (one["measuring_share"], MEASURING_TARGETS[one["name"]]),
+                (one["measuring_share"], MEASURING_TARGETS.get(one["name"])),
                 (one["tracking_share"], TRACKING_TARGET),
             )
         )
@@ -145,7 +148,7 @@ def _shares(measured: Mapping[str, Any]) -> Iterator[str]:
         "The metrics need these passes: in every epoch a forward pass of the test set, and a forward and a backward pass of the\n"
         "evaluation batch in both precisions. A step needs nearly three products a sample and layer, a test sample one. CIFAR has\n"
         "10,000 test samples and 50,000 training samples, so the test set costs about 1/15 of training. Digits has 360 test and\n"
-        "128 evaluation samples and 1,437 training samples: the float32 passes alone are above the aim. A cheaper metric would be\n"
+        "128 evaluation samples and 1,437 training samples: the float32 passes alone are at the aim. A cheaper metric would be\n"
         "another metric: an accuracy of fewer images, a fidelity of fewer epochs.\n"
     )
 
@@ -154,17 +157,16 @@ def _card() -> Iterator[str]:
     yield "## On a GPU\n"
     measured = recorded(gpu.MEASURED)
     if measured is None:
-        yield "Not measured yet: no GPU was available where this project is built. `make bench-gpu` measures all of it in ten minutes"
-        yield "at most on a machine with one ([how](many-machines.md#a-machine-with-a-gpu)); until then this page claims nothing about"
-        yield "a GPU.\n"
+        yield "Not measured yet: no GPU was available where this project is built. `make bench-gpu` measures all of it on a machine"
+        yield "with one, in ten minutes at most ([how](many-machines.md#a-machine-with-a-gpu)). Until then this page claims nothing"
+        yield "about a GPU.\n"
         return
     yield where(measured, "benchmarks.gpu") + "\n"
     yield "```text\n" + "\n".join(gpu.gpu_lines(measured)) + "\n```\n"
 
 
-def _row(what: str, found: Spread, least: float | None = None, most: float | None = None) -> str:
+def _row(what: str, found: Spread, least: float | None = None) -> str:
     aim = f"≥ {least:g}: {verdict(found.median >= least)}" if least else ""
-    aim = f"≤ {most:g}: {verdict(found.median <= most)}" if most else aim
     return line([what, *(f"{value:.3g}" for value in (found.median, found.low, found.high)), aim])
 
 

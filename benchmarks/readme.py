@@ -26,9 +26,8 @@ from fa_registry.protocol.grouping import groups
 MEASURED = FOLDER / "first_light.json"
 BEGIN = "<!-- measured: python -m benchmarks.readme --record -->"
 REPEATS = 5
+DEMO, DEMO_TARGET = ("environment", "study, audit and report"), 240  # seconds of both on two cores
 SECONDS = {  # what is timed by the clock, and the aim
-    "environment": 240,
-    "study, audit and report": 180,
     "import fa_registry": 0.3,
     "fa-registry --help": 0.6,
 }
@@ -73,7 +72,7 @@ def render(measured: Mapping[str, Any]) -> str:
 def _decisive(measured: Mapping[str, Any]) -> Iterator[list[str]]:
     """The figures that a user decides by, as far as they are recorded: what, how much, the command that measures it."""
     ours = _by("readme", measured)
-    for name in ("environment", "study, audit and report"):
+    for name in DEMO:
         yield [f"digits: {name}", f"{measured['seconds'][name]:.0f} s", ours]
     if kept := recorded(end_to_end.MEASURED):
         times = end_to_end.EndToEnd.of(kept).ratio[end_to_end.THROUGHPUT]
@@ -95,7 +94,7 @@ def _by(module: str, kept: Mapping[str, Any]) -> str:
 def _make_environment(folder: Path) -> None:
     _run([sys.executable, "-m", "venv", str(folder)], ROOT)
     pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet"]
-    _run([*pip, "--constraint", "constraints.txt", "--editable", ".[dev]"], ROOT)
+    _run([*pip, "--constraint", "constraints.txt", "--editable", "."], ROOT)  # as make demo does
 
 
 def _tool(name: str) -> str:
