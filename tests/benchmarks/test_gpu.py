@@ -52,42 +52,52 @@ def test_training_parts_need_neither_mlflow_nor_pydantic(tmp_path):
     assert len(json.loads(path.read_text(encoding="utf-8"))) == 6
 
 
-@pytest.fixture
-def parts(monkeypatch, tmp_path):
-    """Parts that are a line of Python each, run as measured_part runs its own."""
-    works = {
-        "well": "part.keep('runs', 3)",
-        "slow": "part.keep('runs', 1); __import__('time').sleep(60)",
-        "broken": "part.keep('runs', 2); raise RuntimeError('the card is gone')",
-        "absent": "raise gpu.Skipped('no files')",
-    }
-    script = (
-        "import sys, pathlib\nfrom benchmarks import gpu\n"
-        f"gpu.PARTS = {{name: (lambda part, work=work: exec(work, {{'part': part, 'gpu': gpu}}), 9) for name, work in {works}.items()}}\n"
-        "sys.exit(gpu.main(sys.argv[1:]))"
-    )
-    genuine = subprocess.Popen
-    monkeypatch.setattr(
-        subprocess, "Popen", lambda command, **named: genuine([sys.executable, "-c", script, *command[3:]], **named)
-    )
-    monkeypatch.setattr(gpu, "PARTS", {name: (None, 60) for name in works})
-    return [*works]
+# Stands in for the process of a part: what it writes, prints and ends with.
+PARTS = {
+    "well": "keep(3)",
+    "slow": "keep(1); time.sleep(1000)",
+    "broken": "keep(2); raise RuntimeError('the card is gone')",
+    "absent": f"print('no files'); sys.exit({gpu.SKIPPED})",
+}
+CHILD = """
+import pathlib, sys, time
+path = pathlib.Path(sys.argv[sys.argv.index("--to") + 1])
+keep = lambda count: path.write_text('{"runs": %d}' % count)
+"""
 
 
-@pytest.mark.long
-def test_the_file_is_written_after_every_part_and_says_what_failed(parts, monkeypatch, tmp_path):
-    path, kept = tmp_path / "gpu.json", []
-    monkeypatch.setitem(gpu.PARTS, "slow", (None, 2))
-    monkeypatch.setattr(gpu, "DRY_LIMIT", 6)
-    genuine = gpu.keep
-    monkeypatch.setattr(gpu, "keep", lambda *given, **named: kept.append(genuine(*given, **named)["parts"].copy()))
-    assert gpu.main(["--device", "cpu", "--dry", "--to", str(path), "--parts", *parts]) == 1
-    assert [[*one] for one in kept] == [parts[: count + 1] for count in range(4)]
+def test_the_file_is_written_after_every_part_and_says_what_failed(monkeypatch, tmp_path):
+    kept, popen, keep = [], subprocess.Popen, gpu.keep
+
+    def start(command, **named):
+        work = PARTS[command[command.index("--part") + 1]]
+        return popen([sys.executable, "-c", CHILD + work, *command[3:]], **named)
+
+    monkeypatch.setattr(subprocess, "Popen", start)
+    monkeypatch.setattr(gpu, "PARTS", {name: (None, 5 if name == "slow" else 60) for name in PARTS})
+    monkeypatch.setattr(gpu, "DRY_LIMIT", 1)
+    monkeypatch.setattr(gpu, "keep", lambda *given, **named: kept.append([*keep(*given, **named)["parts"]]))
+    path = tmp_path / "gpu.json"
+    assert gpu.main(["--device", "cpu", "--dry", "--to", str(path), "--parts", *PARTS]) == 1
+    assert kept == [[*PARTS][: count + 1] for count in range(4)]
     found = recorded(path)["parts"]
-    assert [found[name]["state"] for name in parts] == ["done", "timed out", "failed", "skipped"]
-    assert [found[name]["found"].get("runs") for name in parts] == [3, 1, 2, None]
+    assert [found[name]["state"] for name in PARTS] == ["done", "timed out", "failed", "skipped"]
+    assert [found[name]["found"].get("runs") for name in PARTS] == [3, 1, 2, None]
     assert found["broken"]["amiss"] == "RuntimeError: the card is gone" and found["absent"]["amiss"] == "no files"
     assert [line for line in gpu.gpu_lines(recorded(path)) if line.startswith("broken: failed")]
+
+
+def test_a_part_without_its_data_is_skipped_with_the_reason(monkeypatch, tmp_path, capsys):
+    def work(part):
+        raise gpu.Skipped("no files")
+
+    monkeypatch.setattr(gpu, "PARTS", {"fashion": (work, 60)})
+    command = ["--device", "cpu", "--dry", "--part", "fashion", "--to", str(tmp_path / "found.json")]
+    threads = torch.get_num_threads()
+    try:
+        assert gpu.main(command) == gpu.SKIPPED and capsys.readouterr().out == "no files\n"
+    finally:
+        torch.set_num_threads(threads)
 
 
 def test_a_dry_run_never_replaces_what_was_measured(capsys):

@@ -78,6 +78,26 @@ def test_a_capture_that_broke_off_names_what_broke_it():
     assert "not permitted" in step.func.how
 
 
+def test_a_refusal_releases_the_graphs_of_other_sizes():
+    graphs = []
+
+    def capture(work):
+        if graphs:
+            raise RuntimeError("not again")
+
+        def replay():
+            """CUDA's graph does not hold the work."""
+
+        graphs.append(weakref.ref(replay))
+        return replay
+
+    step, _ = collect(capture)
+    for _ in range(WARM_UP + 1):
+        for batch in torch.arange(5).split(3):
+            step(batch)
+    assert [graph() for graph in graphs] == [None] and step.func.refused == "not again"
+
+
 @pytest.fixture
 def sync_debug(monkeypatch):
     """torch's sync debug mode without a card: what it was set to, in order."""

@@ -216,6 +216,12 @@ def test_the_order_of_an_epoch_is_made_on_the_stream_that_reads_it(gpu):
     assert writers == ["own"]
 
 
+def test_batches_that_are_trained_on_alone_are_on_the_own_stream_too(gpu):
+    trainer = Trainer(setup_of())
+    two_steps(gpu, trainer)
+    assert gpu.events[-1:] == BEGIN and {gpu.writer(one).name for one in trainer.parameters} == {"own"}
+
+
 def test_the_graphs_are_released_before_the_final_measurements(gpu, monkeypatch):
     """The final measurements need the memory of a small GPU that eight runs share."""
     trainer, before = Trainer(setup_of()), []
