@@ -21,7 +21,7 @@ help:
 	@echo "make generated  what the code says of itself, written again: README's lists, docs/, schemas, golden forms"
 	@echo "make ui     MLflow's pages on http://127.0.0.1:5000"
 	@echo "make bench  measured comparisons, as ratios, in some minutes"
-	@echo "make bench-gpu  the same on a CUDA device"
+	@echo "make bench-gpu  tests, runs and steps on a CUDA device, in ten minutes at most"
 	@echo "make clean  remove the environment and everything generated; runs and reports stay"
 
 $(READY): pyproject.toml packages/fa_lint/pyproject.toml constraints.txt

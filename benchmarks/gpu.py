@@ -1,105 +1,54 @@
-"""python -m benchmarks.gpu [--json] [--record]: training on a CUDA device, alone, side by side, and beside the published loop.
+"""python -m benchmarks.gpu [--device cpu --dry] [--parts NAME ...] [--to FILE]: what a CUDA device does, in ten minutes at most.
 
-resmlp D = 256, L = 4 by dfa on 50,000 images of CIFAR's shape, 100 epochs with all that a run measures by epoch, trained once
-alone and eight times side by side; a step of every method compared with bp's; a step and an epoch of the published loop, whose
-data are on the GPU too (in its favour); and the limit: the step's products and convolutions alone, in a CUDA graph. How long
-all this takes is not known: it was not yet run on a GPU.
---record keeps the answers in docs/measured/gpu.json, from which docs/performance.md is made.
+Each part is a process with a time limit of its own: the tests that need a GPU; digits, and three runs each of fashion and tokens,
+with CUDA graphs and step by step; eight runs side by side; a step of every method; the share of its limit that a step reaches; the
+published loop. docs/measured/gpu.json, from which docs/performance.md is made, is written after every part, and a part that ends
+early keeps what it measured. Training needs neither MLflow nor pydantic; a part whose packages or data are absent is skipped and
+says so. --dry takes a step or two of each, to see that every line runs. Nothing of this was run on a GPU yet.
 """
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
+import importlib.util
+import json
+import os
+import signal
+import subprocess
 import sys
-from collections.abc import Callable, Mapping
+import tempfile
+import time
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from statistics import median
 from typing import Any
+from xml.etree import ElementTree
 
 import torch
 
 from benchmarks import published_card
-from benchmarks.clock import Work, ratio, seconds
+from benchmarks.clock import ratio, seconds
 from benchmarks.products import Limit, steps_of
-from benchmarks.recording import FOLDER, add_options, tell
-from benchmarks.timing import Spread
+from benchmarks.recording import FOLDER, ROOT, keep
 from fa_registry import methods
 from fa_registry.datasets import cifar_shaped
+from fa_registry.records import Recipe, RunSpec
 from fa_registry.studies.executors.side_by_side import run_side_by_side
 from fa_registry.training.devices import gpu_name
-from fa_registry.training.loop import run_to_completion, train_epochs
+from fa_registry.training.loop import train, train_epochs
 from fa_registry.training.measuring import measure
-from fa_registry.training.run_setup import build_setup
-from fa_registry.training.specs import parse_spec
+from fa_registry.training.run_setup import RunSetup, build_setup
+from fa_registry.training.spec_plugins import find_plugins, with_defaults
 from fa_registry.training.trainer import Trainer
 
 MEASURED = FOLDER / "gpu.json"
-BASE = {"method": "dfa", "architecture": "resmlp", "dataset": cifar_shaped.PLUGIN.card.name, "seed": 42, "epochs": 100}
-REPLICAS, ROUNDS, STEPS = 8, 7, 50
-ALONE, BESIDE = 6.0, 2.0  # seconds a run of 100 epochs
-METHOD, CONV = 3.0, 0.40  # a method's step / bp's; share of its limit
-
-
-@dataclasses.dataclass(frozen=True)
-class Gpu:
-    """alone, side_by_side: seconds a run of 100 epochs. replicas: runs side by side. methods: step / bp's, by name.
-
-    published, published_epoch: its step / ours, its epoch / ours, each with all that is measured after one.
-    limit: share of its products' time that a step reaches, by network; stepping: how each method's steps were taken.
-    """
-
-    device: str
-    replicas: int
-    alone: float
-    side_by_side: float
-    published: Spread
-    published_epoch: Spread
-    methods: dict[str, Spread]
-    limit: dict[str, Spread]
-    gflop: dict[str, float]
-    stepping: dict[str, str]
-
-    @classmethod
-    def of(cls, measured: Mapping[str, Any]) -> Gpu:
-        """From what --record kept."""
-        fields = {field.name: measured[field.name] for field in dataclasses.fields(cls)}
-        for name in ("methods", "limit"):
-            fields[name] = {key: Spread(**one) for key, one in fields[name].items()}
-        for name in ("published", "published_epoch"):
-            fields[name] = Spread(**fields[name])
-        return cls(**fields)
-
-
-def measure_gpu(
-    device: torch.device,
-    base: dict = BASE,
-    steps: int = STEPS,
-    rounds: int = ROUNDS,
-    replicas: int = REPLICAS,
-) -> Gpu:
-    """Measure all of it. device: CUDA; a CPU, with fewer of everything, only to see that it runs."""
-
-    def trainer(**change: Any) -> Trainer:
-        return Trainer(build_setup(parse_spec({**base, **change, "device": device.type}), device))
-
-    limits = {name: Limit.of(trainer(**change).setup) for name, change in NETWORKS.items()}
-    names = [name for name in methods.CATALOG.names() if methods.CATALOG.get(name).card.supports(base["architecture"])]
-    trainers = {name: trainer(method=name) for name in names}
-    timed = {name: steps_of(one, steps) for name, one in trainers.items()}
-    against_bp = {name: ratio(timed[name], timed["bp"], rounds, device) for name in names if name != "bp"}
-    return Gpu(
-        gpu_name(device) or "CPU",
-        replicas,
-        seconds(lambda: run_to_completion(train_epochs(trainer(), Silent())), device),
-        _side_by_side([trainer(seed=seed) for seed in range(replicas)], device) / replicas,
-        ratio(published_card.steps(trainer().setup, steps), timed["dfa"], rounds, device),
-        ratio(published_card.epoch(trainer().setup), _epoch(trainer()), rounds, device),
-        against_bp,
-        {name: limit.share(steps, rounds) for name, limit in limits.items()},
-        {name: limit.flop / 1e9 for name, limit in limits.items()},
-        {name: one.stepping for name, one in trainers.items()},
-    )
-
-
+GPU_TESTS = ("tests/training/test_cuda_graph_on_gpu.py", "tests/training/test_checkpoint.py")
+OPTIONAL = ("mlflow", "pydantic", "pytest")
+SKIPPED = 3  # exit status of a part that cannot be measured here
+WAYS = ("by default", "step by step")  # by default in a CUDA graph, if the device is CUDA and the step can be captured
+CIFAR = {"method": "dfa", "architecture": "resmlp"}
 NETWORKS = {
     "resmlp, dfa": {},
     "small_resnet, dfa": {"architecture": "small_resnet"},
@@ -108,21 +57,183 @@ NETWORKS = {
 }
 
 
+@dataclass(frozen=True)
+class Size:
+    """How much is measured. None for epochs, samples or networks: all that the study or the table names."""
+
+    epochs: int | None = None
+    samples: int | None = None
+    networks: int | None = None
+    steps: int = 50
+    rounds: int = 5
+    replicas: int = 8
+
+
+DRY = Size(epochs=1, samples=300, networks=1, steps=1, rounds=1, replicas=2)
+
+DRY_LIMIT = 10  # times a part's limit: on a CPU that does other work too
+
+
+class Skipped(Exception):
+    """A part that needs what is absent here."""
+
+
+class Part:
+    """What a part found so far, in a file that outlives its process."""
+
+    def __init__(self, device: torch.device, size: Size, path: Path):
+        self.device, self.size, self._path = device, size, path
+        self._found: dict[str, Any] = {}
+
+    def keep(self, name: str, value: Any) -> None:
+        self._found[name] = value
+        self._path.write_text(json.dumps(self._found), encoding="utf-8")
+
+    def setup(self, spec: RunSpec) -> RunSetup:
+        """The run on this part's device, with as many epochs and samples as its size says."""
+        if reason := find_plugins(spec).dataset.absent():
+            raise Skipped(reason)
+        spec = replace(spec, device_class=self.device.type, epochs=self.size.epochs or spec.epochs)
+        setup = build_setup(with_defaults(spec), self.device)
+        splits, count = setup.splits, self.size.samples
+        splits = replace(splits, train_images=splits.train_images[:count], train_labels=splits.train_labels[:count])
+        return replace(setup, splits=splits)
+
+    def cifar(self, **change: Any) -> RunSetup:
+        """A run on images of CIFAR's shape, 50,000 or, dry, the fewest."""
+        dataset = f"cifar_shaped:{cifar_shaped.LEAST}" if self.size.samples else "cifar_shaped"
+        return self.setup(RunSpec(**{**CIFAR, "dataset": dataset, "seed": 42, "epochs": 20, **change}))
+
+
+def run_tests(part: Part) -> None:
+    """The tests that need a GPU. Without conftest.py, which is about stores and pages."""
+    if absent := [name for name in ("pytest", "pydantic") if not importlib.util.find_spec(name)]:
+        raise Skipped(f"the tests need {' and '.join(absent)}")
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.xml"
+        command = ["pytest", "--noconftest", "-q", "-m", "gpu", f"--junit-xml={report}", "-p", "no:cacheprovider"]
+        subprocess.run([sys.executable, "-m", *command, *GPU_TESTS], cwd=ROOT, check=False)
+        if not report.is_file():
+            raise RuntimeError("pytest wrote no report")
+        suite = ElementTree.parse(report).getroot()[0]
+    for name in ("tests", "skipped", "failures", "errors"):
+        part.keep(name, int(suite.attrib[name]))
+    failed = [
+        case.attrib["name"] for case in suite if case.find("failure") is not None or case.find("error") is not None
+    ]
+    part.keep("failed", failed)
+    if failed:
+        raise RuntimeError(f"{len(failed)} tests failed, the first is {failed[0]}")
+
+
+def first_runs(study: str) -> list[RunSpec]:
+    """Three runs of a study, of one seed: its file is read without pydantic."""
+    raw = tomllib.loads((ROOT / "projects" / study / "study.toml").read_text(encoding="utf-8"))
+    grid, recipe = raw["grid"][0], dict(raw["recipe"])
+    fields = {
+        "architecture": grid["architectures"][0],
+        "dataset": grid["datasets"][0],
+        "seed": grid["seeds"][0],
+        "epochs": recipe.pop("epochs"),
+        "architecture_options": grid.get("architecture_options", {}),
+        "recipe": Recipe(**recipe),
+    }
+    return [RunSpec(method=method, **fields) for method in grid["methods"][:3]]
+
+
+def run_study(study: str) -> Callable[[Part], None]:
+    """Return the part that trains three runs of a study with graphs, and step by step."""
+
+    def run(part: Part) -> None:
+        for spec in first_runs(study):
+            for way in WAYS:
+                trainer = Trainer(part.setup(spec))
+                if way != WAYS[0]:
+                    trainer.captured = None
+                start = time.perf_counter()
+                outcome = train(trainer, Silent())
+                metric = trainer.setup.task.headline.name
+                part.keep(
+                    f"{spec.method}, {way}",
+                    {
+                        "seconds": time.perf_counter() - start,
+                        "status": outcome.status,
+                        "stepping": outcome.stepping,
+                        metric: outcome.final.scalars[metric].value,
+                        "failures": sorted(outcome.final.failures),
+                    },
+                )
+
+    return run
+
+
+def run_beside(part: Part) -> None:
+    """Seconds a run of digits, alone and beside others."""
+    spec = first_runs("digits")[-1]
+    for count in (1, part.size.replicas):
+        trainers = [Trainer(part.setup(replace(spec, seed=seed))) for seed in range(count)]
+        part.keep(f"{count} at a time", {"seconds a run": _side_by_side(trainers, part.device) / count})
+
+
+def run_steps(part: Part) -> None:
+    """Milliseconds of a step of every method, in a graph and step by step."""
+    for name in methods.CATALOG.names():
+        if not methods.CATALOG.get(name).card.supports(CIFAR["architecture"]):
+            continue
+        found: dict[str, Any] = {}
+        for way in WAYS:
+            trainer = Trainer(part.cifar(method=name))
+            if way != WAYS[0]:
+                trainer.captured = None
+            work = steps_of(trainer, part.size.steps)
+            work()  # warms up and captures
+            times = [seconds(work, part.device) for _ in range(part.size.rounds)]
+            found |= {f"{way}, ms": 1e3 * median(times) / part.size.steps}
+            found.setdefault("stepping", trainer.stepping)
+        part.keep(name, found)
+
+
+def run_limit(part: Part) -> None:
+    """Share of its limit that a step reaches: its products alone, in a graph / the step."""
+    for name, change in [*NETWORKS.items()][: part.size.networks]:
+        limit = Limit.of(part.cifar(**change))
+        part.keep(name, {"GFLOP": limit.flop / 1e9, **asdict(limit.share(part.size.steps, part.size.rounds))})
+
+
+def run_published(part: Part) -> None:
+    """The published loop / ours. Its data are on the GPU too, in its favour."""
+    ours = Trainer(part.cifar())
+
+    def epoch() -> None:
+        ours.run_epoch()
+        measure(ours.setup)
+
+    pairs = {
+        "step": (published_card.steps(part.cifar(), part.size.steps), steps_of(Trainer(part.cifar()), part.size.steps)),
+        "epoch": (published_card.epoch(part.cifar()), epoch),
+    }
+    for name, (published, own) in pairs.items():
+        part.keep(name, asdict(ratio(published, own, part.size.rounds, part.device)))
+
+
+# Name, work, and the most seconds that its process may take; ten minutes in all.
+PARTS: dict[str, tuple[Callable[[Part], None], int]] = {
+    "GPU tests": (run_tests, 150),
+    "digits": (run_study("digits"), 60),
+    "fashion": (run_study("fashion"), 90),
+    "tokens": (run_study("tokens"), 90),
+    "side by side": (run_beside, 50),
+    "steps": (run_steps, 70),
+    "limit": (run_limit, 40),
+    "published": (run_published, 40),
+}
+
+
 class Silent:
     """An observer that keeps nothing."""
 
     def on_epoch(self, row: object, trainer: Trainer) -> None:
         return None
-
-
-def _epoch(trainer: Trainer) -> Work:
-    """As a run has it, but for the tracking."""
-
-    def run() -> None:
-        trainer.run_epoch()
-        measure(trainer.setup)
-
-    return run
 
 
 def _side_by_side(trainers: list[Trainer], device: torch.device) -> float:
@@ -141,40 +252,89 @@ def _side_by_side(trainers: list[Trainer], device: torch.device) -> float:
     return taken
 
 
-def gpu_lines(found: Gpu) -> list[str]:
+def measured_part(name: str, device: str, is_dry: bool, limit: float) -> dict[str, Any]:
+    """Run a part in a process of its own; return its state, its seconds, what it found, and what was amiss."""
+    with tempfile.TemporaryDirectory() as folder:
+        path, log = Path(folder) / "found.json", Path(folder) / "log"
+        command = [sys.executable, "-m", "benchmarks.gpu", "--device", device, "--part", name, "--to", str(path)]
+        start = time.perf_counter()
+        with log.open("w") as output:
+            process = subprocess.Popen(
+                [*command, *(["--dry"] if is_dry else [])],
+                cwd=ROOT,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+            try:
+                state = {0: "done", SKIPPED: "skipped"}.get(process.wait(limit), "failed")
+            except subprocess.TimeoutExpired:
+                state = "timed out"
+            finally:
+                if process.poll() is None:
+                    os.killpg(process.pid, signal.SIGKILL)
+                    process.wait()
+        taken = round(time.perf_counter() - start, 1)
+        last = (log.read_text(errors="replace").strip().splitlines() or [""])[-1][:500] if state != "done" else ""
+        found = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return {"state": state, "seconds": taken, "limit": limit, "amiss": last, "found": found}
+
+
+def gpu_lines(measured: Mapping[str, Any]) -> list[str]:
     """The table people read."""
-    lines = [f"{found.device}: resmlp D = 256, L = 4, dfa, 100 epochs of 50,000, measured by epoch"]
-    beside = f"{found.replicas} side by side"
-    for what, value, aim in (("alone", found.alone, ALONE), (beside, found.side_by_side, BESIDE)):
-        lines.append(f"  {what:<30}{value:8.2f} s a run    aim ≤ {aim:g}: {'met' if value <= aim else 'MISSED'}")
-    lines.append(f"  {'published step / ours':<30}{_words(found.published)}")
-    lines.append(f"  {'published epoch / ours':<30}{_words(found.published_epoch)}")
-    for name, share in found.limit.items():
-        aim = (
-            f"    aim ≥ {CONV:.0%}: {'met' if share.median >= CONV else 'MISSED'}"
-            if name.startswith("small_resnet")
-            else ""
-        )
-        lines.append(f"  {name + ', of its limit':<30}{_words(share)}    {found.gflop[name]:.2f} GFLOP a step{aim}")
-    for name, spread in sorted(found.methods.items(), key=lambda item: item[1].median):
-        verdict = "met" if spread.median <= METHOD else "MISSED"
-        lines.append(f"  {name + ' / bp':<30}{_words(spread)}    aim ≤ {METHOD:g}: {verdict}; {found.stepping[name]}")
+    lines = [
+        f"{measured['device']}{', dry' if measured['dry'] else ''}; absent: {', '.join(measured['absent']) or 'nothing'}"
+    ]
+    for name, part in measured["parts"].items():
+        lines.append(f"{name}: {part['state']} after {part['seconds']:g} s{': ' * bool(part['amiss'])}{part['amiss']}")
+        for subject, value in part["found"].items():
+            fields = value.items() if isinstance(value, dict) else [("", value)]
+            lines.append(f"  {subject:<28}" + "  ".join(f"{field} {_shown(one)}".strip() for field, one in fields))
     return lines
 
 
-def _words(spread: Spread) -> str:
-    return f"{spread.median:8.2f}  ({spread.low:.2f} to {spread.high:.2f})"
+def _shown(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def run_all(names: Sequence[str], device: str, is_dry: bool, path: Path) -> dict[str, Any]:
+    """Measure the parts in turn. The file is written after each."""
+    card = gpu_name(torch.device(device)) or "CPU"
+    absent = [name for name in OPTIONAL if not importlib.util.find_spec(name)]
+    measured: dict[str, Any] = {"device": card, "dry": is_dry, "absent": absent, "parts": {}}
+    for name in names:
+        measured["parts"][name] = measured_part(name, device, is_dry, PARTS[name][1] * (DRY_LIMIT if is_dry else 1))
+        keep(measured, path, card=card)
+        print("\n".join(gpu_lines({**measured, "parts": {name: measured["parts"][name]}})[1:]), flush=True)
+    return measured
 
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__.split("\n\n")[0])
-    add_options(parser, MEASURED)
+    parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"), help="cpu only with --dry")
+    parser.add_argument("--dry", action="store_true", help="a step or two of each part, to see that every line runs")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=[*PARTS], help="these parts alone")
+    parser.add_argument("--to", type=Path, default=MEASURED, help=f"file for the answers, {MEASURED.name} without it")
+    parser.add_argument("--part", choices=PARTS, help=argparse.SUPPRESS)  # in a process of its own, see measured_part
     options = parser.parse_args(arguments)
-    if not torch.cuda.is_available():
+    if options.device == "cuda" and not torch.cuda.is_available():
         print("benchmarks.gpu: torch sees no CUDA device; there is nothing to measure here", file=sys.stderr)
         return 2
-    found = measure_gpu(torch.device("cuda"))
-    tell(dataclasses.asdict(found), gpu_lines(found), options, MEASURED, found.device)
+    if options.dry == (options.to == MEASURED) or (options.device == "cpu" and not options.dry):
+        parser.error("--dry needs --to FILE, and --device cpu needs --dry")
+    if not options.part:
+        parts = run_all(options.parts, options.device, options.dry, options.to)["parts"].values()
+        return int(any(part["state"] in ("failed", "timed out") for part in parts))
+    device = (
+        torch.device(options.device, torch.cuda.current_device()) if options.device == "cuda" else torch.device("cpu")
+    )
+    if options.dry:
+        torch.set_num_threads(1)  # a machine that does other work too has no second thread to wait for
+    try:
+        PARTS[options.part][0](Part(device, DRY if options.dry else Size(), options.to))
+    except Skipped as reason:
+        print(reason)
+        return SKIPPED
     return 0
 
 

@@ -51,10 +51,16 @@ def tell(
     found: Mapping[str, Any], lines: Sequence[str], options: argparse.Namespace, path: Path, card: str = ""
 ) -> None:
     """Print what was found as asked, and keep it if asked. card: see stamp."""
-    plain = {**stamp(card), **({"note": options.note} if options.note else {}), **found}
-    if options.record:
-        path.write_text(json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+    plain = {**({"note": options.note} if options.note else {}), **found}
+    plain = keep(plain, path, card) if options.record else {**stamp(card), **plain}
     print(json.dumps(plain, indent=2, allow_nan=False) if options.json else "\n".join(lines))
+
+
+def keep(found: Mapping[str, Any], path: Path, card: str = "") -> dict[str, Any]:
+    """Write what was found to a file, with machine, versions and date; return all of it. card: see stamp."""
+    plain = {**stamp(card), **found}
+    path.write_text(json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+    return plain
 
 
 def recorded(path: Path) -> dict[str, Any] | None:
@@ -78,6 +84,6 @@ def recorded_elsewhere(folder: Path = FOLDER) -> list[str]:
 
 def where(kept: Mapping[str, Any], command: str) -> str:
     """The line under a heading: the note, if any; machine, versions, date, command."""
-    known = [f"{name} {kept['versions'][name]}" for name in ("torch", "mlflow", "numpy")]
+    known = [f"{name} {kept['versions'][name]}" for name in ("torch", "mlflow", "numpy") if name in kept["versions"]]
     note = f"{kept['note']}\n" if kept.get("note") else ""
     return f"{note}{', '.join([kept['machine'], *known, kept['date']])}, `python -m {command} --record`"

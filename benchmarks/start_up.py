@@ -45,7 +45,7 @@ VERBS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...], float]] = {
         PAGES,
         1.5,
     ),
-    MORE: (("audit", "--study", *STUDY, "--exit-zero", "--trust-logged"), (), 8.0),
+    MORE: (("audit", "--study", *STUDY, "--exit-zero", "--trust-logged"), (), 7.0),
     "diff of two files": (("diff", REPORT, REPORT), (), 0.5),
     "report from the store": (("report", "--study", "filled", "--out", "again"), PAGES, 1.5),
 }

@@ -85,8 +85,8 @@ def check_finite(name: str, credits: Sequence[Tensor], inputs: CreditInputs) -> 
     if not all(tensor.isfinite().all() for tensor in input_tensors):
         return
     for site, credit in enumerate(credits):
-        nonfinite_count = int((~credit.isfinite()).sum())
-        if nonfinite_count:
+        if not credit.isfinite().all():
+            nonfinite_count = int((~credit.isfinite()).sum())
             raise PluginError(
                 f"method {name!r}, site {site}: expected a finite credit, because all states and gradients are finite; found "
                 f"inf or nan in {nonfinite_count} of {credit.numel()} entries, shape {tuple(credit.shape)}"

@@ -8,13 +8,11 @@ import math
 import os
 
 import pytest
-import torch
 
-from benchmarks import gpu, step_time, store_scale
+from benchmarks import step_time, store_scale
 from benchmarks.calibration import class_of
 from benchmarks.end_to_end import COMPARED, CORES, JOBS, ONE, PUBLISHED, THREADED, EndToEnd
 from benchmarks.fair_loop import VARIANTS
-from benchmarks.gpu import measure_gpu
 from benchmarks.limit import SQUARE, Limit, Shape, limit_of, products
 from benchmarks.overheads import Overhead
 from benchmarks.products import Limit as StepLimit
@@ -24,8 +22,7 @@ from benchmarks.store_scale import AUDIT, slope
 from benchmarks.timing import Spread, interleaved, on_cores, ratios
 from benchmarks.tracking_cost import TrackingCost
 from benchmarks.verb_cost import Cost, Costs
-from fa_registry import methods
-from tests.helpers.tiny_tasks import RAW, tiny_task
+from tests.helpers.tiny_tasks import tiny_task
 
 SHAPE = Shape(batch=128, inputs=3072, width=256, blocks=4, classes=10, parameters=1_318_000)
 ALONE, THREADS = PUBLISHED[1], PUBLISHED[CORES]
@@ -118,26 +115,6 @@ def test_two_runs_side_by_side_are_counted_by_the_run_and_the_published_time_sta
     assert found.seconds == {ALONE: 24.0, THREADS: 36.0, JOBS: 8.0 / CORES, ONE: 6.0, THREADED: 5.0}
     assert [round(one.median, 2) for one in found.ratio.values()] == [9.0, 6.0, 4.8, 4.0, 1.5, 1.2]
     assert read_back(found) == found and list(found.ratio) == list(COMPARED)
-
-
-@pytest.mark.long
-def test_the_gpu_benchmark_runs_on_a_cpu_in_small(monkeypatch):
-    monkeypatch.setattr(gpu, "NETWORKS", {"mlp, dfa": {"architecture": "mlp"}})
-    base = {**RAW, "epochs": 1, "architecture_options": {"num_blocks": 1}}
-    found = measure_gpu(torch.device("cpu"), base, steps=1, rounds=1, replicas=2)
-    named = {name for name in methods.CATALOG.names() if methods.CATALOG.get(name).card.supports("resmlp")}
-    assert set(found.methods) == named - {"bp"} and found.replicas == 2
-    assert min(found.published.low, found.published_epoch.low, found.limit["mlp, dfa"].low) > 0
-    assert found.alone > 0 and found.side_by_side > 0 and read_back(found) == found
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_the_gpu_benchmark_runs_on_a_gpu_in_small(monkeypatch):
-    monkeypatch.setattr(gpu, "NETWORKS", {"small_resnet, dfa": {"architecture": "small_resnet"}})
-    base = {**RAW, "dataset": "cifar_shaped:1000", "epochs": 5, "architecture_options": {"num_blocks": 1}}
-    found = measure_gpu(torch.device("cuda"), base, steps=16, rounds=1, replicas=2)
-    assert set(found.stepping.values()) == {"CUDA graph"}
 
 
 def costs_of(runs: int, cpu: float, wall: float = 1.0, peak: float = 100.0) -> Costs:

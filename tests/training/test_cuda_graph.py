@@ -5,15 +5,12 @@ from __future__ import annotations
 import gc
 import warnings
 import weakref
-from contextlib import contextmanager
 from functools import partial
-from types import SimpleNamespace
 
 import pytest
 import torch
 
-from fa_registry.training import cuda_graph, loop
-from fa_registry.training.cuda_graph import CAPTURED, PLAIN, WARM_UP, CapturedStep, rehearsed
+from fa_registry.training.cuda_graph import CAPTURED, WARM_UP, CapturedStep, rehearsed
 from fa_registry.training.measuring import measure
 from fa_registry.training.trainer import Trainer
 from tests.helpers.covering import every_method
@@ -66,14 +63,6 @@ def test_every_size_of_batch_has_a_graph_of_its_own_and_indices_that_stay_where_
     assert set(places[::2]) == {places[0]} != {places[1]} == set(places[1::2])
 
 
-def test_a_step_that_cannot_be_captured_goes_on_as_it_is_and_says_why():
-    step, seen = collect(refuse)
-    for batch in torch.arange(12).split(2):
-        step(batch)
-    assert [row[0] for row in seen] == [0, 2, 4, 6, 8, 10]
-    assert step.func.how.startswith(PLAIN) and "not permitted" in step.func.how
-
-
 def test_a_capture_that_broke_off_names_what_broke_it():
     def broken(work):
         try:
@@ -87,6 +76,26 @@ def test_a_capture_that_broke_off_names_what_broke_it():
     for batch in torch.arange(12).split(2):
         step(batch)
     assert "not permitted" in step.func.how
+
+
+def test_a_refusal_releases_the_graphs_of_other_sizes():
+    graphs = []
+
+    def capture(work):
+        if graphs:
+            raise RuntimeError("not again")
+
+        def replay():
+            """CUDA's graph does not hold the work."""
+
+        graphs.append(weakref.ref(replay))
+        return replay
+
+    step, _ = collect(capture)
+    for _ in range(WARM_UP + 1):
+        for batch in torch.arange(5).split(3):
+            step(batch)
+    assert [graph() for graph in graphs] == [None] and step.func.refused == "not again"
 
 
 @pytest.fixture
@@ -125,20 +134,6 @@ def test_the_mode_comes_back_when_a_rehearsed_step_raises(sync_debug):
     assert sync_debug == ["warn", 0]
 
 
-def test_a_step_that_waits_for_the_card_is_never_captured(monkeypatch):
-    def waiting_step(work, device):
-        work()
-        return "it waits"
-
-    captures = []
-    monkeypatch.setattr(cuda_graph, "rehearsed", waiting_step)
-    step, seen = collect(captures.append)
-    for batch in torch.arange(12).split(2):
-        step(batch)
-    assert len(seen) == 6 and not captures
-    assert step.func.how.startswith(PLAIN) and step.func.how.endswith("it waits")
-
-
 @pytest.mark.parametrize(
     "capture", [lambda work: work() or (lambda: None), refuse]
 )  # CUDA's graph does not hold the work
@@ -155,29 +150,6 @@ def test_a_trainer_is_gone_with_its_last_owner_and_so_is_the_memory_it_holds_on_
         gc.enable()
 
 
-def test_the_graphs_are_released_before_the_final_measurements(monkeypatch):
-    """The final measurements need the memory of a small GPU that eight runs share."""
-    graphs, alive = [], []
-
-    def capture(work):
-        def replay():
-            """CUDA's graph does not hold the work."""
-
-        graphs.append(weakref.ref(replay))
-        return replay
-
-    def final(row, setup, **arguments):
-        alive.append([graph() for graph in graphs])
-        return with_final(row, setup, **arguments)
-
-    with_final = loop.with_final
-    monkeypatch.setattr(loop, "with_final", final)
-    trainer = Trainer(tiny_task(batch_size=100), capture=capture)
-    outcome = loop.train(trainer, SimpleNamespace(on_epoch=lambda row, trainer: None))
-    assert graphs and alive == [[None] * len(graphs)]
-    assert outcome.stepping == CAPTURED and all(parameter.grad is None for parameter in trainer.parameters)
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("method", every_method())
 def test_captured_training_is_bit_equal_to_plain_training(method):
@@ -189,25 +161,6 @@ def test_captured_training_is_bit_equal_to_plain_training(method):
     assert replayed.captured.how == CAPTURED and plain.captured is None
     assert weights_equal(plain.setup.network, replayed.setup.network)
     assert weights_equal(plain.setup.feedback, replayed.setup.feedback)
-
-
-def test_the_order_of_an_epoch_is_made_on_the_stream_that_reads_it(monkeypatch):
-    """Elsewhere its memory is free for others as soon as the epoch has been handed to the card, and not yet been read."""
-    inside, made = [], []
-
-    @contextmanager
-    def own_stream(self):
-        inside.append(True)
-        yield
-        inside.pop()
-
-    trainer, genuine = Trainer(tiny_task()), torch.randperm
-    monkeypatch.setattr(Trainer, "_on_own_stream", own_stream)
-    monkeypatch.setattr(
-        torch, "randperm", lambda *given, **named: made.append(bool(inside)) or genuine(*given, **named)
-    )
-    trainer.run_epoch()
-    assert made == [True]
 
 
 @pytest.mark.parametrize("method", ["bp", "dfa", "weight_fa", "credit_bridge"])
