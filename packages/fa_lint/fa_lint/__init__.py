@@ -1,3 +1,3 @@
-"""Linter that finds the pitfalls 1 to 13 of protocol §5, and similar mistakes, in code that it does not run."""
+"""Linter that finds the pitfalls of protocol §5, and similar mistakes, without running the code."""
 
 __version__ = "0.1.0"

@@ -9,7 +9,7 @@ from fa_lint.base import RuleCard
 from fa_lint.rules._cosine import is_product
 from fa_lint.rules._selections import MISSING, best_of_rounds, filled, filters
 from fa_lint.rules._topic import CreditRule
-from fa_lint.rules._values import VIEWS, Values, calls_in, has_call, operands_of, orders
+from fa_lint.rules._values import VIEWS, Values, calls_in, operands_of, orders
 from fa_lint.syntax import argument, last_name, number, option
 
 MEANS = ("mean", "sum", "median", "average", "fmean", "nanmean", "std")
