@@ -72,7 +72,7 @@ Units = Callable[
 
 
 def _chunks(bench: ProbeContext) -> Iterator[tuple[slice, Callable[[torch.Size, torch.dtype], Tensor]]]:
-    """Yield slices of samples. Each slice comes with a function that maps a state's shape and a precision to directions."""
+    """Yield slices of samples, each with a function that maps a state's shape and a precision to directions."""
     count, largest = len(bench.losses), max(state[0].numel() for state in bench.states)
     size = max(1, ENTRIES.get(bench.losses.device.type, ENTRIES_ELSEWHERE) // (DIRECTIONS * largest))
     streams: dict[torch.Size, torch.Generator] = {}
@@ -162,6 +162,7 @@ class PerturbationCorrelation(Diagnostic):
         cannot_tell="whether a step of the size used in training helps, because ε is much smaller; anything, if _bp is far from 1",
         source="arXiv 2606.21126, perturbation correlation ρ with ε = 1e-3 (this is rho_absolute); ε relative to ‖h_l‖, the "
         "form per sample, and N/A in degenerate cases: this project",
+        version=2,
         when="final",
         needs_credit=OF_CREDIT,
         conventions={

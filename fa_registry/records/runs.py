@@ -209,7 +209,7 @@ class RunSpec:
         return sys.intern(dataclasses.replace(self, seed=0, weights="adopted" if self.weights else "").identity)
 
     def is_due(self, epoch: int) -> bool:
-        """Return whether the costlier measurements of an epoch are due: the float64 pass, and the check of a gradient.
+        """Return whether an epoch's costlier measurements are due: the float64 pass, and a gradient's check.
 
         They are due at every EVERY-th epoch and at the last one. If the recipe selects an epoch, each one may be the last. The
         float64 pass is made at other epochs too where the gradient is below metrics.SMALL_REFERENCE.

@@ -1,4 +1,4 @@
-"""Setting of the fork server of `local_process`: at its end, Python does not search all imported modules for cycles.
+"""Setting of `local_process`'s fork server: at its end, Python does not search the modules for cycles.
 
 Only the server imports this module. Its search would take two seconds, which is as long as the import of MLflow.
 """

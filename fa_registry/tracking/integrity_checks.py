@@ -229,7 +229,7 @@ def _among_files(recorded: RecordedRun) -> Iterator[str]:
 
 
 def _due(recorded: RecordedRun) -> Iterator[str]:
-    """Yield the epochs at which the fidelity is recorded although it is not due, or is due and recorded as not due.
+    """Yield the epochs whose fidelity is recorded although not due, or is due and recorded as not due.
 
     Otherwise the author of a run could leave out an epoch at which a rule would not fire.
     """

@@ -10,8 +10,9 @@ from typing import Any
 from fa_registry.metrics import label_of, symbol_of
 from fa_registry.protocol.evidence_rules import METHOD
 from fa_registry.records import Exclusion, Finding, FurtherLimit, Reading, RunAudit, Verdict
+from fa_registry.records.runs import STRUCTURE
 from fa_registry.reporting.claims import claims
-from fa_registry.reporting.claims_depth import CAUSES
+from fa_registry.reporting.claims_depth import CAUSES, OWN_LOOP_CAUSES
 from fa_registry.reporting.view_models import Claim
 from tests.reporting.report_changes import changed
 from tests.reporting.runs import full, make_record
@@ -191,6 +192,9 @@ def rows_of_undecided() -> Iterator[Row]:
     yield row("undecided", alone, open_)
     for cause in CAUSES:
         yield row("undecided", undecided(cause), open_)
+    for cause in OWN_LOOP_CAUSES:
+        other = undecided(cause)
+        yield row("undecided", changed(other, spec={"architecture_options": {STRUCTURE: "ab"}}), other)
     yield row("undecided", undecided("too few seeds", "control at chance"), undecided("control at chance"))
 
 

@@ -30,7 +30,8 @@ def in_list() -> dict[str, str]:
 
 
 def in_show(run_id: str) -> str:
-    return call("show", run_id).stdout.splitlines()[-1].removeprefix("verdict: ")
+    (shown,) = (line for line in call("show", run_id).stdout.splitlines() if line.startswith("verdict: "))
+    return shown.removeprefix("verdict: ")
 
 
 def passing(report: dict) -> dict:

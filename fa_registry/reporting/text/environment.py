@@ -8,7 +8,7 @@ every printed expression. In Markdown templates, `finalize` converts plain text 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from functools import cache, partial
 from pathlib import Path
@@ -90,14 +90,18 @@ def environment(name: str, user_templates: Path | None = None) -> Environment:
     The files of the folder `user_templates` replace the built-in templates with the same name. With this folder, all templates
     run in Jinja2's sandbox, because a report may come with the templates of its author.
     """
-    folders = [bundled_files.templates()]
-    if user_templates is not None:
-        if not user_templates.is_dir():
-            raise UsageError(f"templates: expected a folder with .j2 files, found no folder at {user_templates}")
-        folders.insert(0, user_templates)
+    built_in = bundled_files.templates()
+    if user_templates is None:
+        return _built_in(mode(name), built_in)
+    if not user_templates.is_dir():
+        raise UsageError(f"templates: expected a folder with .j2 files, found no folder at {user_templates}")
+    return _environment_of(name, [user_templates, built_in], ImmutableSandboxedEnvironment)
+
+
+def _environment_of(name: str, folders: Sequence[Path], kind: type[Environment]) -> Environment:
     finalize, own_filters = LANGUAGES[mode(name)]
     builtin_filters = {filter_name: getattr(filters, filter_name) for filter_name in FILTERS} | own_filters
-    template_environment = (ImmutableSandboxedEnvironment if user_templates else Environment)(
+    template_environment = kind(
         undefined=StrictUndefinedWithHint,
         finalize=finalize,
         loader=FileSystemLoader(folders),
@@ -145,16 +149,16 @@ class TemplateRenderer:
 
     def _environment(self, name: str) -> Environment:
         if self._user_templates is None:
-            return _built_in(mode(name))
+            return environment(name)
         if mode(name) not in self._environments:
             self._environments[mode(name)] = environment(name, self._user_templates)
         return self._environments[mode(name)]
 
 
 @cache
-def _built_in(language: str) -> Environment:
-    """Return the environment of a language without user templates, which all renderers share."""
-    return environment(language)
+def _built_in(language: str, folder: Path) -> Environment:
+    """Return the environment of a language with the built-in templates of a folder, which all renderers share."""
+    return _environment_of(language, [folder], Environment)
 
 
 def _printable(write_text: Callable[[str], str], value: Any) -> Any:
