@@ -36,7 +36,7 @@ def eval_mode(network: nn.Module) -> Iterator[None]:
 
 
 def modules_of(network: nn.Module) -> list[nn.Module]:
-    """Return all modules of a network, each once; `network.modules()` also names them, in five times the time."""
+    """Return all modules of a network, each once; `network.modules()` takes five times as long."""
     modules = {network: None}
     queue = [network]
     for module in queue:

@@ -72,7 +72,7 @@ Units = Callable[
 
 
 def _chunks(bench: ProbeContext) -> Iterator[tuple[slice, Callable[[torch.Size, torch.dtype], Tensor]]]:
-    """Yield slices of samples, each with a function that maps a state's shape and a precision to directions."""
+    """Yield slices of samples, each with a function: a state's shape and a precision to directions."""
     count, largest = len(bench.losses), max(state[0].numel() for state in bench.states)
     size = max(1, ENTRIES.get(bench.losses.device.type, ENTRIES_ELSEWHERE) // (DIRECTIONS * largest))
     streams: dict[torch.Size, torch.Generator] = {}

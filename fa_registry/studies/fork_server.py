@@ -1,6 +1,6 @@
-"""Setting of `local_process`'s fork server: at its end, Python does not search the modules for cycles.
+"""Setting of the fork server of `local_process`, which is the only importer of this module.
 
-Only the server imports this module. Its search would take two seconds, which is as long as the import of MLflow.
+Before a process ends, Python searches all its modules for cycles. For the server this would take two seconds.
 """
 
 import atexit

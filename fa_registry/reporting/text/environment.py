@@ -157,7 +157,7 @@ class TemplateRenderer:
 
 @cache
 def _built_in(language: str, folder: Path) -> Environment:
-    """Return the environment of a language with the built-in templates of a folder, which all renderers share."""
+    """Return the environment of a language with built-in templates, which all renderers share."""
     return _environment_of(language, [folder], Environment)
 
 
