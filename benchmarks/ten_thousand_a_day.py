@@ -292,8 +292,8 @@ def commands(load: Load) -> Iterator[tuple[str, Cost]]:
     states = {result["run_id"]: result["integrity"]["state"] for result in answer}
     if states != dict.fromkeys((*judged, ""), "verified"):  # "": audit.json itself
         raise Failed(f"verify: {states}")
-    best = next(run_id for run_id, outcome in judged.items() if outcome in ("pass", "warn"))
-    yield "promote", ask("promote", best)[0]
+    if best := next((run_id for run_id, outcome in judged.items() if outcome in ("pass", "warn")), ""):
+        yield "promote", ask("promote", best)[0]
 
 
 def main(arguments: list[str]) -> int:

@@ -38,7 +38,7 @@ name = "shared"
 title = "Methods and their control, many seeds"
 edition = "2026-05"
 cost = "a minute"
-recipe = {{ epochs = {epochs} }}
+recipe = {{ epochs = {epochs}, learning_rate = 0.01 }}
 
 [[grid]]
 methods = {methods}
@@ -67,7 +67,9 @@ class Shared:
     def write(self, methods: Sequence[str], seeds: Sequence[int], epochs: int) -> None:
         """Make the study: of each seed one run a method, and the control's."""
         (self.folder / "shared").mkdir()
-        (self.folder / "shared" / "study.toml").write_text(STUDY.format(methods=list(methods), seeds=list(seeds), epochs=epochs))
+        (self.folder / "shared" / "study.toml").write_text(
+            STUDY.format(methods=list(methods), seeds=list(seeds), epochs=epochs)
+        )
 
     def runs(self) -> Counts:
         """What became of every specification that was begun."""
