@@ -16,7 +16,7 @@ help:
 	@echo "make test   environment, then the short tests"
 	@echo "make test-long  the tests that train, audit or draw for seconds or minutes"
 	@echo "make stress   kills, races, flipped bits, failing disks and malformed files; one line a kind"
-	@echo "make team   a team's server on loopback (PostgreSQL, S3, users), and the digits study on it"
+	@echo "make team   a team's server on loopback (PostgreSQL, S3, users), and four workers on it"
 	@echo "make check  the linter and, in a minute, the tests of all that trains nothing and draws little"
 	@echo "make generated  what the code says of itself, written again: README's lists, docs/, schemas, golden forms"
 	@echo "make ui     MLflow's pages on http://127.0.0.1:5000"
@@ -57,7 +57,7 @@ stress: $(READY_DEV)
 	$(BIN)/python -m tests.stress
 
 team: $(READY_DEV)
-	$(BIN)/python -m tests.stress.team_run
+	$(BIN)/python -m benchmarks.ten_thousand_a_day --minutes 1 --workers 4
 
 # What takes long: rooms that train, pages with their pictures, examples of docs.
 SLOW := benchmarks commands conformance end_to_end external methods own_models security studies tasks stress tracking training \

@@ -1,7 +1,7 @@
 """What a verb costs: CPU seconds, seconds by the clock and peak memory of a whole command, imports and pages included.
 
-python -m benchmarks.verb_cost VERB [ARGUMENT …]: runs it in the current folder and prints one JSON object. The command is started
-from a process that has imported next to nothing: Linux counts what its parent held at that moment as a process's own peak.
+python -m benchmarks.verb_cost VERB [ARGUMENT …]: runs it in the current folder; its last line is a JSON object. The command is
+started from a process that has imported next to nothing: Linux counts what its parent held at that moment as a process's own peak.
 """
 
 from __future__ import annotations
@@ -47,13 +47,20 @@ class Costs:
 
 def cost_of(arguments: Sequence[str], folder: Path) -> Cost:
     """Of `fa-registry ARGUMENTS` in this folder and its own store; SystemExit where it fails."""
+    return answer_of(arguments, folder, {})[0]
+
+
+def answer_of(arguments: Sequence[str], folder: Path, place: Mapping[str, str]) -> tuple[Cost, str]:
+    """The same, and what the command prints. place: environment, such as that of a user of a server."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("MLFLOW_")}
-    environment = {**kept, "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])}
+    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {**kept, "PYTHONPATH": path, **place}
     command = [sys.executable, "-m", "benchmarks.verb_cost", *arguments]
     ended = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     if ended.returncode:
         raise SystemExit(f"fa-registry {' '.join(arguments)}: exit {ended.returncode}\n{ended.stderr}")
-    return Cost(**json.loads(ended.stdout))
+    answer, _, cost = ended.stdout.rstrip().rpartition("\n")
+    return Cost(**json.loads(cost)), answer
 
 
 def _adopt_what_is_left() -> None:
@@ -68,7 +75,7 @@ def _adopt_what_is_left() -> None:
 def main(arguments: Sequence[str]) -> int:
     _adopt_what_is_left()
     start = time.perf_counter()
-    code = subprocess.call([sys.executable, "-m", "fa_registry", *arguments], stdout=subprocess.DEVNULL)
+    code = subprocess.call([sys.executable, "-m", "fa_registry", *arguments])
     wall = time.perf_counter() - start
     with contextlib.suppress(ChildProcessError):  # until there is none
         while True:

@@ -134,7 +134,8 @@ def run_study(
     """Train the specifications of a study that have no finished run and that no other worker is training.
 
     If `joins` is True, this process is one of many workers. A worker begins with a random specification, logs no run for the
-    study itself, and does not wait for the runs of other workers.
+    study itself, and does not wait for the runs of other workers. It waits for an unreachable server, because a queue may start it
+    while the server restarts.
 
     Raises:
         InvalidFields: lists all invalid arguments.
@@ -145,7 +146,8 @@ def run_study(
     is_new = is_missing(location.store)
     if is_new:
         check_settings(study, selector.study)  # first, because a study that cannot be trained must not create a store
-    tracker, launcher_run = open_tracker(location.store, location.experiment), "" if joins else mlflow_run_in_progress()
+    tracker = open_tracker(location.store, location.experiment, waits=joins)
+    launcher_run = "" if joins else mlflow_run_in_progress()
     plan = plan_training(study.specs, tracker, watch, training.force, training.keep_trained)
     log_code_changes(plan.other_code, training.keep_trained)
     result, todo = StudyResult(study.name, other_code=dict(plan.other_code)), plan.to_train

@@ -43,6 +43,7 @@ NOT_THERE = (
     requests.exceptions.ConnectionError,
     requests.exceptions.Timeout,
     requests.exceptions.RetryError,
+    requests.exceptions.ChunkedEncodingError,  # a server that ended in the middle of an answer
 )
 # Seconds to wait for a server. A server that responds with errors usually does so until its operator repairs the server.
 WAITED_FOR = {AWAY: 300.0, FAULTY: 60.0}

@@ -22,7 +22,9 @@ UI = "http://127.0.0.1:5000"  # address at which `fa-registry ui` serves a store
 DEFAULT = "0"  # id of the experiment Default, which MLflow uses if no experiment is named
 
 
-def open_tracker(store: str = "", experiment: str = "", create: bool = True, write: bool = False) -> MlflowTracker:
+def open_tracker(
+    store: str = "", experiment: str = "", create: bool = True, write: bool = False, waits: bool = False
+) -> MlflowTracker:
     """Return the tracker of a store.
 
     If `create` or `write` is True, stale items of killed processes are removed first.
@@ -33,6 +35,7 @@ def open_tracker(store: str = "", experiment: str = "", create: bool = True, wri
             mlflow.set_experiment or MLFLOW_EXPERIMENT_NAME determines the experiment. The default is `fa_registry`.
         create: whether to create a missing database. If False, a missing database is an error.
         write: whether the command writes to the store. If `create` and `write` are False, the store may be read-only.
+        waits: whether to wait for an unreachable server.
 
     Raises:
         StoreError: the store cannot be used.
@@ -40,7 +43,7 @@ def open_tracker(store: str = "", experiment: str = "", create: bool = True, wri
     experiment_id = os.environ["MLFLOW_EXPERIMENT_ID"] if mlflow_run_in_progress() and not experiment else ""
     chosen = "" if experiment or experiment_id else chosen_experiment(resolve_uri(store))
     experiment = experiment or chosen or os.environ.get("MLFLOW_EXPERIMENT_NAME") or EXPERIMENT
-    tracker = MlflowTracker(store, experiment, experiment_id, make=create)
+    tracker = MlflowTracker(store, experiment, experiment_id, make=create, waits=waits)
     if write:
         check_writable(tracker.uri)
     if create or write:

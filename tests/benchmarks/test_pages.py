@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import calibration, fashion, performance, readme, remedies, studies, tokens
+from benchmarks import calibration, fashion, performance, readme, remedies, studies, ten_thousand_a_day, tokens
 from benchmarks.recording import ROOT
 from benchmarks.tables import inserted
 
@@ -21,6 +21,7 @@ BLOCKS = [
     (DIGITS, readme, readme.render),
     (FASHION, fashion, fashion.render_epochs),
     (tokens.PAGE, tokens, tokens.render),
+    (ten_thousand_a_day.PAGE, ten_thousand_a_day, ten_thousand_a_day.render),
     (calibration.PAGE, calibration, calibration.render),
     *((page, studies, partial(studies.render, study=name)) for name, page in studies.PAGES.items()),
     *((page, remedies, partial(remedies.render, study=name)) for name, page in remedies.PAGES.items()),

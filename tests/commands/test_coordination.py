@@ -19,7 +19,7 @@ from fa_registry.errors import StoreError
 from fa_registry.studies import coordination, execution, training_job
 from fa_registry.studies.options import RunSelector
 from fa_registry.studies.training_plan import TrainingJob, newest_finished
-from fa_registry.tracking import schema
+from fa_registry.tracking import client, schema
 from fa_registry.tracking.lease import HELD, HeartbeatMonitor, heartbeat_tag
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 from fa_registry.tracking.run_state import GAP
@@ -131,6 +131,16 @@ def test_another_machine_that_writes_to_the_same_sqlite_file_is_refused_with_wha
     result = registry(*STUDY)
     assert result.exit_code == StoreError.exit_code
     assert "another-machine" in result.output and "Traceback" not in result.output
+
+
+def test_only_a_worker_waits_for_a_server_that_is_away_when_it_begins(registry, silent_address, monkeypatch):
+    """A queue starts it at any moment, and nobody watches; who types `study` may have mistyped the address."""
+    clock, waits = iter(range(0, 10**6, 20)), []
+    own = SimpleNamespace(monotonic=lambda: float(next(clock)), sleep=waits.append)
+    monkeypatch.setattr(client, "time", own)
+    for command, waited in (STUDY, False), (("worker", "tiny", "--device", "cpu"), True):
+        result = registry(*command, "--store", silent_address)
+        assert (result.exit_code, bool(waits)) == (StoreError.exit_code, waited), result.output
 
 
 def test_a_tag_that_a_person_sets_stops_the_study_until_it_is_taken_off(registry, tracker):

@@ -14,7 +14,8 @@ from pathlib import Path
 
 SYSTEM_USER = "postgres"  # the server refuses to be root
 DEBIAN = Path("/usr/lib/postgresql")  # where programs that no user needs are kept, by release
-QUICK = "-c fsync=off -c full_page_writes=off -c listen_addresses= -c unix_socket_directories="
+LOCAL = "-c listen_addresses= -c unix_socket_directories="
+QUICK = "-c fsync=off -c full_page_writes=off"
 OWN = "team"  # the user, who may do everything
 
 
@@ -27,9 +28,10 @@ def missing() -> str:
 
 @dataclass(frozen=True)
 class Postgres:
-    """folder: of its data and of its socket."""
+    """folder: of its data and of its socket. settings: of its program, beyond those of its address."""
 
     folder: Path
+    settings: str = QUICK
 
     def address(self, database: str = "postgres") -> str:
         return f"postgresql+psycopg2://{OWN}@/{database}?host={self.folder}"
@@ -40,7 +42,7 @@ class Postgres:
         return {"PGHOST": str(self.folder), "PGUSER": OWN}
 
     def begin(self) -> None:
-        settings = f"{QUICK}{self.folder}"
+        settings = f"{self.settings} {LOCAL}{self.folder}"
         self._control("pg_ctl", "-w", "-t", "240", "-l", str(self.folder / "log"), "-o", settings, "start")
 
     def end(self) -> None:
@@ -62,12 +64,12 @@ class Postgres:
 
 
 @contextmanager
-def postgres() -> Iterator[Postgres]:
+def postgres(settings: str = QUICK) -> Iterator[Postgres]:
     """One that is at work, with the empty database `postgres`."""
     folder = Path(tempfile.mkdtemp(prefix="fa_registry-postgres-", dir="/tmp"))  # a socket's path may have 107 bytes
     if os.getuid() == 0:
         shutil.chown(folder, SYSTEM_USER, SYSTEM_USER)
-    server = Postgres(folder)
+    server = Postgres(folder, settings)
     try:
         server.make()
         server.begin()

@@ -92,6 +92,10 @@ class Team:
             for left in Path("/tmp").glob(f"seaweedfs-*-grpc-{port}.sock"):
                 left.unlink(missing_ok=True)
 
+    def process(self, part: str) -> int:
+        """The id of the first process of `files` or `server`, which has begun all others of that part."""
+        return self._at_work[part].pid
+
     def end_all(self) -> None:
         for part in reversed(list(self._at_work)):
             self.end(part)
@@ -161,12 +165,12 @@ class _Secrets(dict):
 
 
 @contextmanager
-def team_server() -> Iterator[Team]:
-    """All parts at work; ended, and what they wrote removed, in every case."""
+def team_server(settings: str = postgres.QUICK) -> Iterator[Team]:
+    """All parts at work; ended, and what they wrote removed, in every case. settings: of PostgreSQL."""
     with contextlib.ExitStack() as kept:
         folder = Path(tempfile.mkdtemp(prefix="fa_registry-team-"))
         kept.callback(shutil.rmtree, folder, ignore_errors=True)
-        team = Team(folder, kept.enter_context(postgres.postgres()))
+        team = Team(folder, kept.enter_context(postgres.postgres(settings)))
         team.database.call("createdb", DATABASE)
         kept.callback(team.end_all)
         team.begin("files")

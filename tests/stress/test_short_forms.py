@@ -17,7 +17,7 @@ from tests.helpers.stores import copy_store, made_once
 from tests.stress import disk_faults, killed_processes, malformed, server_outage
 from tests.stress.bit_flips import flip, prepare
 from tests.stress.race_conditions import race
-from tests.stress.workers import shared
+from tests.stress.workers import Counts, rounds
 
 pytestmark = pytest.mark.long
 
@@ -45,9 +45,10 @@ def test_writers_that_begin_together_lose_nothing(new_store):
 
 
 def test_workers_that_start_together_train_each_specification_once(new_store):
-    found = shared(new_store, WORKERS, SPECS)
-    assert found["crashed"] == []
-    assert (found["lost"], found["twice"], found["running"], sum(found["trained"])) == (0, 0, 0, SPECS)
+    found, ends = rounds(new_store, WORKERS, SPECS)
+    assert [end.error for end in ends] == [""] * WORKERS
+    assert found == Counts(complete=SPECS, lost=0, twice=0, running=0)
+    assert sum(len(end.trained) for end in ends) == SPECS
 
 
 def test_a_server_that_is_killed_while_a_study_trains_loses_no_run_and_no_point(tmp_path):

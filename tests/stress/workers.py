@@ -8,72 +8,158 @@ Without a store it takes a new sqlite database in a temporary folder. One line: 
 from __future__ import annotations
 
 import argparse
+import logging
+import math
 import multiprocessing
 import os
+import resource
 import sys
 import tempfile
+import time
 import traceback
 from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from unittest import mock
 
 from fa_registry.api import work
 from fa_registry.tracking import schema
 from fa_registry.tracking.mlflow_tracker import MlflowTracker
 
-TOGETHER = 900.0  # seconds until who did not come to the start never will
+TOGETHER = 60.0
+PRELOADED = [
+    *("fa_registry.studies.study_command", "fa_registry.studies.training_job", "sklearn.datasets"),
+    *("mlflow.store.tracking.sqlalchemy_store", "mlflow.store.tracking.rest_store"),
+]
+LONGEST = 1800.0  # seconds until a worker that does not end never will
 STUDY = """
 name = "shared"
-title = "One method and its control, many seeds"
+title = "Methods and their control, many seeds"
 edition = "2026-05"
 cost = "a minute"
-recipe = {{ epochs = 1 }}
+recipe = {{ epochs = {epochs}, learning_rate = 0.01 }}
 
 [[grid]]
-methods = ["dfa"]
+methods = {methods}
 architectures = ["resmlp"]
 datasets = ["digits"]
-seeds = [{seeds}]
-architecture_options = {{ d_hidden = 8, num_blocks = 1 }}
+seeds = {seeds}
+architecture_options = {{ d_hidden = 16, num_blocks = 2 }}
 """
 
 
-def share(store: str, experiment: str, folder: Path, begin, results) -> None:
-    """One worker; reports how many runs it trained, and the error that it crashed with, or ''."""
+@dataclass(frozen=True)
+class Shared:
+    """A study that workers share.
+
+    folder: of shared/study.toml. place: environment, as a user of a server has it. parts: the study's seeds, part by part; a worker
+    that finds all of a part trained or at work begins the next one, unless it has worked for `seconds`.
+    """
+
+    store: str
+    folder: Path
+    experiment: str = schema.EXPERIMENT
+    place: Mapping[str, str] = field(default_factory=dict)
+    parts: Sequence[Sequence[int]] = ((),)
+    seconds: float = math.inf
+
+    def write(self, methods: Sequence[str], seeds: Sequence[int], epochs: int) -> None:
+        """Make the study: of each seed one run a method, and the control's."""
+        (self.folder / "shared").mkdir()
+        (self.folder / "shared" / "study.toml").write_text(
+            STUDY.format(methods=list(methods), seeds=list(seeds), epochs=epochs)
+        )
+
+    def runs(self) -> Counts:
+        """What became of every specification that was begun."""
+        with mock.patch.dict(os.environ, self.place):
+            found = MlflowTracker(self.store, self.experiment).search({schema.TAG_KIND: "run"}, self.experiment)
+        complete = Counter(run.tags[schema.TAG_SPEC] for run in found if run.tags[schema.TAG_STATUS] == "complete")
+        begun = {run.tags[schema.TAG_SPEC] for run in found}
+        return Counts(
+            complete=len(complete),
+            lost=len(begun - complete.keys()),
+            twice=complete.total() - len(complete),
+            running=sum(run.state == "RUNNING" for run in found),
+        )
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Of specifications: complete, begun but not complete, complete more than once. running: runs whose state is RUNNING."""
+
+    complete: int
+    lost: int
+    twice: int
+    running: int
+
+
+@dataclass
+class Share:
+    """What one worker did: ids of its runs, its last part, CPU seconds, warnings; the error it crashed with, or ''."""
+
+    trained: list[str] = field(default_factory=list)
+    part: int = -1
+    cpu: float = 0.0
+    warnings: list[str] = field(default_factory=list)
+    error: str = ""
+
+
+def share(shared: Shared, begin, results) -> None:
+    """One worker, in a process of its own."""
+    done = Share()
+    listener = logging.Handler(logging.WARNING)
+    listener.emit = lambda record: done.warnings.append(record.getMessage())
+    logging.getLogger("fa_registry").addHandler(listener)
     try:
-        os.chdir(folder)
+        os.chdir(shared.folder)
+        os.environ.update(shared.place)
         begin.wait(TOGETHER)
-        result = work("shared", store=store, experiment=experiment, jobs=1, executor="side_by_side", device="cpu")
-        results.put((len(result.trained), "".join(result.failed.values())))
+        end = time.monotonic() + shared.seconds
+        options = {"store": shared.store, "experiment": shared.experiment, "executor": "side_by_side", "device": "cpu"}
+        for part, seeds in enumerate(shared.parts):
+            if time.monotonic() >= end:
+                break
+            done.part = part
+            result = work("shared", **options, jobs=1, **({"seeds": seeds} if seeds else {}))
+            done.trained += result.trained
+            done.error += "".join(result.failed.values())
     except BaseException:
-        results.put((0, traceback.format_exc()))
+        done.error = traceback.format_exc()
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    done.cpu = used.ru_utime + used.ru_stime
+    results.put(done)
 
 
-def shared(store: str, workers: int, specs: int, round: int = 0) -> dict[str, int | list[str]]:
-    """What became of the study: specs lost, trained twice, still RUNNING, runs of each worker, and what workers crashed of."""
-    with tempfile.TemporaryDirectory(prefix="fa_registry-workers-") as place:
-        (Path(place) / "shared").mkdir()
-        first, experiment = 1 + round * specs, f"shared-{os.getpid()}-{round}"
-        seeds = ", ".join(map(str, range(first, first + specs // 2)))  # each with its control, new ones in each round
-        (Path(place) / "shared" / "study.toml").write_text(STUDY.format(seeds=seeds))
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["fa_registry.studies.study_command", "mlflow.store.tracking.sqlalchemy_store"])
-        begin, results = context.Barrier(workers), context.Queue()
-        given = (store, experiment, Path(place), begin, results)
-        started = [context.Process(target=share, args=given) for _ in range(workers)]
+def together(shared: Shared, workers: int, meanwhile: Callable[[], None] = lambda: None) -> list[Share]:
+    """What as many workers did that started in the same moment. meanwhile: called once while they are at work."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(PRELOADED)
+    begin, results = context.Barrier(workers + 1), context.Queue()
+    started = [context.Process(target=share, args=(shared, begin, results)) for _ in range(workers)]
+    try:
         for process in started:
             process.start()
-        ends = [results.get(timeout=TOGETHER) for _ in started]
+        begin.wait(TOGETHER)
+        meanwhile()
+        ends = [results.get(timeout=LONGEST) for _ in started]
+    except BaseException:
         for process in started:
-            process.join()
-        runs = MlflowTracker(store, experiment).search({schema.TAG_KIND: "run"}, experiment)
-    complete = Counter(run.tags[schema.TAG_SPEC] for run in runs if run.tags[schema.TAG_STATUS] == "complete")
-    return {
-        "lost": specs - len(complete),
-        "twice": sum(count - 1 for count in complete.values()),
-        "running": sum(run.state == "RUNNING" for run in runs),
-        "trained": sorted(trained for trained, _ in ends),
-        "crashed": [error for _, error in ends if error],
-    }
+            process.kill()
+        raise
+    for process in started:
+        process.join()
+    return ends
+
+
+def rounds(store: str, workers: int, specs: int, number: int = 0) -> tuple[Counts, list[Share]]:
+    """Of one study of so many new specifications, in an experiment of its own."""
+    with tempfile.TemporaryDirectory(prefix="fa_registry-workers-") as place:
+        shared = Shared(store, Path(place), f"shared-{os.getpid()}-{number}")
+        shared.write(["dfa"], range(number * specs, number * specs + specs // 2), epochs=1)
+        ends = together(shared, workers)
+        return shared.runs(), ends
 
 
 def main() -> int:
@@ -86,14 +172,13 @@ def main() -> int:
     faults = 0
     for number in range(options.rounds):
         with tempfile.TemporaryDirectory(prefix="fa_registry-workers-") as folder:
-            store = options.store or f"sqlite:///{folder}/mlflow.db"
-            found = shared(store, options.workers, options.specs, number)
-        crashed = found.pop("crashed")
-        faults += found["lost"] + found["twice"] + found["running"] + len(crashed)
-        counts = ", ".join(f"{word} {count}" for word, count in found.items())
-        print(
-            f"workers: tried {options.specs} specs, {counts}, crashed {len(crashed)} of {options.workers}", flush=True
-        )
+            found, ends = rounds(
+                options.store or f"sqlite:///{folder}/mlflow.db", options.workers, options.specs, number
+            )
+        crashed = [end.error for end in ends if end.error]
+        faults += found.lost + found.twice + found.running + len(crashed)
+        shares = ", ".join(str(len(end.trained)) for end in ends)
+        print(f"workers: {found} by {options.workers} workers ({shares}), crashed {len(crashed)}", flush=True)
         print("\n".join(crashed), end="")
     return int(bool(faults))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-import socket
 import sqlite3
 import struct
 import time
@@ -375,14 +374,6 @@ def test_what_a_store_refuses_has_its_kind_and_is_one_line_without_sql(error, ki
     assert refused.value.exit_code == 2
 
 
-@pytest.fixture
-def silent_address() -> str:
-    """An address of this machine without a listener, for as long as the test holds it."""
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        yield f"http://127.0.0.1:{held.getsockname()[1]}"
-
-
 def test_no_server_is_an_answer_and_not_minutes_of_silence(silent_address, monkeypatch):
     waits = []
     monkeypatch.setattr(client, "time", SimpleNamespace(monotonic=time.monotonic, sleep=waits.append))
@@ -399,7 +390,8 @@ def test_a_server_that_is_away_for_a_while_is_waited_for_by_who_is_at_work(silen
     vars(opened).update(uri=silent_address, _waits=True)
     own = SimpleNamespace(monotonic=lambda: 20.0 * next(clock), sleep=lambda seconds: None)
     monkeypatch.setattr(client, "time", own)
-    answers = [requests.exceptions.ConnectionError("refused")] * 3
+    cut = requests.exceptions.ChunkedEncodingError("Connection broken: IncompleteRead(0 bytes read, 2241 more expected)")
+    answers = [requests.exceptions.ConnectionError("refused"), wrapped(cut), cut]
     asked = []
 
     def ask() -> str:
