@@ -3,7 +3,7 @@
 The states are perturbed in random directions. The metric is the correlation between the predicted and the actual change of the
 loss. The credit gives the prediction. In two controls, the exact gradient or a random credit replaces the method's credit.
 
-The changes are computed in float32, and again in float64 where float32 cannot tell, see `_changes`.
+The changes are computed in float32, and again in float64 where float32 does not suffice, see `_changes`.
 """
 
 from __future__ import annotations

@@ -390,7 +390,9 @@ def test_a_server_that_is_away_for_a_while_is_waited_for_by_who_is_at_work(silen
     vars(opened).update(uri=silent_address, _waits=True)
     own = SimpleNamespace(monotonic=lambda: 20.0 * next(clock), sleep=lambda seconds: None)
     monkeypatch.setattr(client, "time", own)
-    cut = requests.exceptions.ChunkedEncodingError("Connection broken: IncompleteRead(0 bytes read, 2241 more expected)")
+    cut = requests.exceptions.ChunkedEncodingError(
+        "Connection broken: IncompleteRead(0 bytes read, 2241 more expected)"
+    )
     answers = [requests.exceptions.ConnectionError("refused"), wrapped(cut), cut]
     asked = []
 
