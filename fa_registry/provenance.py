@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import importlib.metadata
 import os
 import platform
@@ -83,3 +84,11 @@ def _processor() -> str:
             if line.startswith("model name"):
                 return line.split(":", 1)[1].strip()
     return platform.processor() or "unknown"
+
+
+def login_name() -> str:
+    """Return the login name of this user, or the number of a user without a name."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container's uid may have no name
+        return f"uid {os.getuid()}"

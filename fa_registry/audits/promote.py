@@ -19,13 +19,13 @@ from fa_registry.evidence.duplicate_weights import compared
 from fa_registry.evidence.remeasure import remeasure_run
 from fa_registry.protocol.builtin_editions import DIGEST, FOREIGN, SHIPPED, describe_edition, provenance_of
 from fa_registry.protocol.rules import load_edition
+from fa_registry.provenance import login_name
 from fa_registry.records import FROZEN_LONG, AuditReport, EditionReference, Judgement, RunAudit, RunRecord, RunSpec
 from fa_registry.reporting.results import Result
 from fa_registry.studies.editions import signature
 from fa_registry.studies.options import StoreLocation
 from fa_registry.tracking import schema
 from fa_registry.tracking.base import StoredRun, Tracker
-from fa_registry.tracking.mlflow_tracker import login_name
 from fa_registry.tracking.models import ModelRegistry, recorded_tags
 from fa_registry.tracking.reader import check_files, read_record, training_run
 from fa_registry.tracking.run_state import RunState

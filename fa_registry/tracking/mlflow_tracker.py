@@ -8,7 +8,6 @@ from __future__ import annotations
 import atexit
 import copy
 import gc
-import getpass
 import json
 import logging
 import os
@@ -53,6 +52,7 @@ from mlflow.utils.rest_utils import http_request
 
 from fa_registry import jsonio, process_ownership
 from fa_registry.errors import StoreError
+from fa_registry.provenance import login_name
 from fa_registry.safe_files import copy_into, existing_file_in, folder_size, join_safely, write_into
 from fa_registry.text_safety import LONGEST, name_problem
 from fa_registry.tracking.active_run import active_run
@@ -579,14 +579,6 @@ def _apart() -> Iterator[None]:
 
 def _held(table: Mapping[str, Any]) -> dict[str, Any]:
     return {jsonio.intern_values(name): jsonio.intern_values(value) for name, value in table.items()}
-
-
-def login_name() -> str:
-    """Return the login name of this user, or the number of a user without a name."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a container's uid may have no name
-        return f"uid {os.getuid()}"
 
 
 def _batches(items: Iterable, size: int) -> Iterator[list]:

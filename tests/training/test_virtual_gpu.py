@@ -101,7 +101,7 @@ def jittered(images: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     return images
 
 
-def two_steps(gpu: VirtualGpu, trainer: Trainer) -> None:
+def check_two_steps(gpu: VirtualGpu, trainer: Trainer) -> None:
     batches = torch.arange(SAMPLES).to(CARD).split(BATCH)
     with gpu.without_waits():
         trainer.train_batch(batches)
@@ -114,7 +114,7 @@ def test_every_plug_in_is_in_a_combination():
 
 @pytest.mark.parametrize(("method", "architecture", "task"), COMBINATIONS)
 def test_two_steps_of_every_combination_never_wait_and_are_on_one_device(gpu, method, architecture, task):
-    two_steps(gpu, Trainer(setup_of(method, architecture, task, penalty=0.01)))
+    check_two_steps(gpu, Trainer(setup_of(method, architecture, task, penalty=0.01)))
 
 
 @pytest.mark.parametrize(("method", "task"), NEEDS_LABELS)
@@ -123,7 +123,7 @@ def test_a_combination_that_no_card_refuses_is_refused_in_its_first_step(gpu, me
         name for name in architectures.CATALOG.names() if methods.CATALOG.get(method).card.supports(name)
     )
     with pytest.raises(UsageError, match="needs class labels"):
-        two_steps(gpu, Trainer(setup_of(method, architecture, task)))
+        check_two_steps(gpu, Trainer(setup_of(method, architecture, task)))
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_a_combination_that_no_card_refuses_is_refused_in_its_first_step(gpu, me
 def test_so_do_those_of_other_recipes_controls_and_sources_of_random_numbers(gpu, changes):
     trainer = Trainer(setup_of(**changes))
     trainer.epoch = ANCHOR
-    two_steps(gpu, trainer)
+    check_two_steps(gpu, trainer)
 
 
 def of_measuring() -> Iterator[object]:
@@ -233,7 +233,7 @@ def test_the_order_of_an_epoch_is_made_on_the_stream_that_reads_it(gpu):
 
 def test_batches_that_are_trained_on_alone_are_on_the_own_stream_too(gpu):
     trainer = Trainer(setup_of())
-    two_steps(gpu, trainer)
+    check_two_steps(gpu, trainer)
     assert gpu.events[-1:] == BEGIN and {gpu.writer(one).name for one in trainer.parameters} == {"own"}
 
 
