@@ -210,7 +210,7 @@ def cpu_of(process: int) -> float:
 
 @contextmanager
 def slow_disks(team: Team) -> Iterator[None]:
-    """Every commit takes SLOW_COMMIT longer, and the S3 store stands still for STALL seconds of each."""
+    """Every commit takes SLOW_COMMIT longer, and the S3 store answers nothing for STALL seconds of each."""
     ended = threading.Event()
 
     def stall() -> None:
