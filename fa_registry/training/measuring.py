@@ -302,7 +302,7 @@ def conventions_of(setup: RunSetup, members: Mapping[str, Diagnostic] | None = N
         "site_convention": "block_output; gamma_block_input is the published reading, one site earlier",
         "gradient_reduction": "sum",
         "g_norm_mean_ce_samples": REFERENCE_BATCH,
-        "precision": "float32 pass, float64 arithmetic; fidelity against float64; nudge in float64, and rho where float32 is inexact",
+        "precision": "float32 pass, float64 arithmetic; fidelity against float64; nudge in float64, rho where float32 is inexact",
         **machine(setup),
     }
     members = diagnostics.CATALOG.members() if members is None else members
