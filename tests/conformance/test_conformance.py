@@ -8,7 +8,7 @@ from fa_registry import methods
 from fa_registry.conformance import check_method
 from fa_registry.conformance.declared_checks import DECLARED
 from fa_registry.conformance.small_networks import supported_by
-from fa_registry.conformance.suite import PREDICTION, UNIVERSAL
+from fa_registry.conformance.suite import PREDICTION, SIGN, UNIVERSAL
 from fa_registry.methods.base import HasOwnPrediction
 
 pytestmark = pytest.mark.long
@@ -27,7 +27,7 @@ def assert_conforms(name: str, architectures: list[str]) -> None:
     results = check_method(name, architectures)
     predicts = isinstance(methods.CATALOG.get(name), HasOwnPrediction)
     universal = (*UNIVERSAL, *([PREDICTION] if predicts else []))
-    assert [result.property for result in results] == [*(check.__name__ for check in universal), *DECLARED]
+    assert [result.property for result in results] == [*(check.__name__ for check in universal), *DECLARED, SIGN]
     assert not [result for result in results if result.outcome == "fail"]
     declared = methods.CATALOG.get(name).card.properties
     assert declared
