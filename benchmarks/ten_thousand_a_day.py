@@ -61,17 +61,16 @@ class Failed(Exception):
 class Phase:
     """So many workers for so long.
 
-    disturbed: RESTARTED, SLOW or "". an_hour, best: runs, over `seconds` and in the best minute. cpu and requests: for each run, by
-    part and by what was asked. given_up: runs that were made and discarded, because another worker had the lease. after_restart:
-    runs that ended after the server answered again. cores: CPU seconds a second of all parts; others: of what else ran on the
-    machine. mb: of each 1,000 runs, by part.
+    disturbed: RESTARTED, SLOW or "". seconds: after which no worker began another part. best: runs an hour, in the best minute. cpu
+    and requests: for each run, by part and by what was asked. given_up: runs that were made and discarded, because another worker
+    had the lease. after_restart: runs that ended after the server answered again. cores: CPU seconds a second of all parts; others:
+    of what else ran on the machine. mb: of each 1,000 runs, by part.
     """
 
     workers: int
     disturbed: str
     seconds: float
     runs: int
-    an_hour: float
     best: float
     cpu: Mapping[str, float]
     requests: Mapping[str, float]
@@ -82,6 +81,11 @@ class Phase:
     cores: float
     others: float
     mb: Mapping[str, float]
+
+    @property
+    def an_hour(self) -> float:
+        """Runs, from the first process's start to the last one's end."""
+        return HOUR * self.cores / sum(self.cpu.values())
 
 
 class Load:
@@ -184,7 +188,6 @@ def phase_of(
         disturbed=disturbed,
         seconds=seconds,
         runs=runs,
-        an_hour=sum(end <= seconds for end in ends) * HOUR / seconds,
         best=max(sum(end - minute < other <= end for other in ends) for end in ends) * HOUR / minute,
         cpu={part: spent / runs for part, spent in cpu.items()},
         requests={what: count / runs for what, count in sorted(_part(more, "asked ").items()) if count},

@@ -188,6 +188,9 @@ def _of_mlflow(waits: bool) -> Iterator[None]:
     settings = {
         "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
         "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",  # saves a request per run, and keeps JSON output clean
+        # By default, MLflow sends a client past its server to the bucket, whose address only the server may know.
+        "MLFLOW_ENABLE_PROXY_MULTIPART_DOWNLOAD": "false",
+        "MLFLOW_ENABLE_PROXY_MULTIPART_UPLOAD": "false",
         **({} if waits else {"MLFLOW_HTTP_REQUEST_TIMEOUT": "10"}),
     }
     added_settings = {name: value for name, value in settings.items() if name not in os.environ}

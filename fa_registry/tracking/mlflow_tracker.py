@@ -440,13 +440,14 @@ class MlflowTracker(Tracker):
         if local is not None and (self._database or os.path.isdir(local)):
             return existing_file_in(local, path)
         try:  # None means that the artifact does not exist; a store that does not answer must raise
-            siblings = self._client.list_artifacts(run_id, str(Path(path).parent) if "/" in path else None)
+            files = self._files(run_id)  # MLflow's client would ask for the run and for its models at every file
+            siblings = self._client.ask(lambda: files.list_artifacts(str(Path(path).parent) if "/" in path else None))
             if path not in {entry.path for entry in siblings}:
                 return None
             join_safely(self._downloads, f"{run_id}/{path}")
             folder = self._downloads / run_id
             folder.mkdir(exist_ok=True)
-            return Path(self._client.download_artifacts(run_id, path, str(folder)))
+            return Path(self._client.ask(lambda: files.download_artifacts(path, str(folder))))
         except (StoreError, OSError) as error:
             raise StoreError(f"artifact {path} of run {run_id} in {self.uri}: {error}") from error
 
@@ -455,7 +456,7 @@ class MlflowTracker(Tracker):
         return self._remote_size(run_id) if local is None else folder_size(local)
 
     def _remote_size(self, run_id: str, folder: str | None = None) -> int:
-        entries = self._client.list_artifacts(run_id, folder)
+        entries = self._client.ask(lambda: self._files(run_id).list_artifacts(folder))
         return sum(self._remote_size(run_id, entry.path) if entry.is_dir else entry.file_size or 0 for entry in entries)
 
     def describe_location(self, run_id: str) -> str:

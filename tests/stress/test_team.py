@@ -38,6 +38,7 @@ def test_the_load_of_a_day_in_short_then_its_backup_in_another_server(tmp_path):
         assert found["counts"]["complete"] == sum(phase["runs"] for phase in found["phases"])
         assert found["phases"][3]["after_restart"] > 0
         assert all(phase["server_errors"] == 0 for phase in found["phases"])
+        assert "/presigned/" not in (team.folder / "server.log").read_text()  # no client is sent to the S3 store
         assert views(team, user)
         shut_out_and_let_in(team, tmp_path)
         as_documented(["mkdir", "pg_dump", "rclone"], tmp_path, team)
