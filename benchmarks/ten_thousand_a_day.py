@@ -372,8 +372,10 @@ def _figures(found: Mapping[str, Any], phases: Sequence[Phase]) -> Iterator[str]
     yield f"- Other programs used {full.others:.1f} cores of the machine meanwhile."
 
 
-def render(kept: Mapping[str, Any]) -> str:
-    """The block of docs/scaling.md."""
+def render(kept: Mapping[str, Any] | None) -> str:
+    """The block of docs/scaling.md; kept: None where nothing was recorded."""
+    if kept is None:
+        return "Not recorded yet: it needs about half an hour of a machine on which nothing else runs."
     return "\n".join([f"{where(kept, 'benchmarks.ten_thousand_a_day')}:\n", *lines(kept)])
 
 
