@@ -23,7 +23,7 @@ from fa_registry.conformance.contract_checks import not_secretly_bp
 from fa_registry.conformance.declared_checks import DECLARED
 from fa_registry.conformance.outcomes import cosine, relative_error, within
 from fa_registry.conformance.small_networks import Setting, forms, variants
-from fa_registry.conformance.suite import UNIVERSAL
+from fa_registry.conformance.suite import SIGN, UNIVERSAL
 from fa_registry.errors import UnknownName, UsageError
 from fa_registry.methods.dfa import DirectFeedbackAlignment
 from fa_registry.methods.ep import EquilibriumPropagation
@@ -133,7 +133,7 @@ def test_what_is_measured_of_a_method_that_moves_states_is_what_trained_it():
 def test_the_command_prints_a_line_a_property(capsys):
     assert main(["dfa", "--architecture", "resmlp"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == len(UNIVERSAL) + len(DECLARED)
+    assert [line.split()[1] for line in lines] == [*(check.__name__ for check in UNIVERSAL), *DECLARED, SIGN]
     assert any(line.startswith("pass") and "not_secretly_bp" in line for line in lines)
 
 
