@@ -33,7 +33,7 @@ from tests.reporting.sample_reports import make_report
 
 pytestmark = pytest.mark.long
 
-OTHER_FILES = (*PAPER, *(file.name for file in report_files()))
+OTHER_FILES = (*(file.name for file in report_files()), *PAPER)
 
 
 def test_an_index_a_form_for_each_method_and_the_record_are_written(pages):

@@ -163,7 +163,7 @@ def test_an_honest_method_of_another_package_is_checked_and_named(world):
     entry = recorded["code"][f"methods/{NAME}"]
     assert (entry["package"], entry["version"], len(entry["digest"])) == ("orthogonal-feedback", "0.1.0", 64)
     assert recorded["code"]["architectures/resmlp"] == {"version": 1}
-    assert recorded["conformance"] == {"state": "passed", "failures": [], "architecture": "resmlp"}
+    assert recorded["conformance"] == {"state": "passed", "failures": [], "architecture": "resmlp", "sign": "tested"}
     assert len(cached(world.store)) == 1
     assert world.store.tags(world.run_id)[schema.TAG_CODE] == jsonio.digest_of(recorded["code"])
     code, run = world.audit("--replay", "auto", published=True)

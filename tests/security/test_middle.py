@@ -140,8 +140,8 @@ def test_the_verdict_says_that_the_run_was_not_chosen(store, audit, bp_after_eig
     assert bp_after_eight_steps not in {run.run_id for run in report.replay.runs}
     assert "whole training" not in checks(report, bp_after_eight_steps)
     for text in (form_of(report, bp_after_eight_steps), Path("pages/index.html").read_text(encoding="utf-8")):
-        assert "1 of 3 seeds replayed" in text
-    assert "none of 1 seed" in store.tags(bp_after_eight_steps)[schema.TAG_NOTE]
+        assert "all of it for 1 of 3 seeds" in text
+    assert "the first 8 steps" in store.tags(bp_after_eight_steps)[schema.TAG_NOTE]
 
 
 @pytest.mark.long
