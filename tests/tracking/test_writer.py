@@ -155,11 +155,13 @@ def test_the_tables_have_so_many_points_of_a_metric_and_the_series_all(tmp_path,
 
 def test_every_epoch_is_logged_by_default(tmp_path):
     tracker = MemoryTracker(tmp_path)
-    writer, _, _ = write_run(tracker, epochs=40)
+    writer, trainer, _ = write_run(tracker, epochs=40)
     steps = {}
     for point in tracker.points[writer.run_id]:
         steps.setdefault(point.key, []).append(point.step)
     trained = {"loss/train", "accuracy/train", "penalty/total"}  # known from the first epoch on
+    due = [epoch for epoch in range(41) if trainer.setup.spec.is_due(epoch)]
+    assert steps.pop("fidelity/min") == due and len(due) < 41
     assert {key: logged for key, logged in steps.items() if logged != list(range(41))}.keys() <= trained
     assert all(steps[key][-40:] == list(range(1, 41)) for key in trained & steps.keys())
     assert table_history(tracker, tracker.get(writer.run_id)).outcome == "agrees"
